@@ -103,7 +103,8 @@ nlohmann::ordered_json PlanJson(const Plan& plan, const PlanSeconds& time) {
                                {"shard_bytes", worker.shard_bytes},
                                {"accumulator_bytes", worker.accumulator_bytes},
                                {"exchange_buffer_bytes", worker.exchange_buffer_bytes},
-                               {"order_bytes", worker.order_bytes}});
+                               {"order_bytes", worker.order_bytes},
+                               {"list_bytes", worker.list_bytes}});
   }
   if (costs.workers.size() <= kMostWorkersWithTransfers) {
     nlohmann::ordered_json transfers = nlohmann::ordered_json::array();
@@ -292,6 +293,7 @@ v1::PlanResponse EncodePlan(const Plan& plan, const PlanSeconds& time) {
     to->set_accumulator_bytes(from.accumulator_bytes);
     to->set_exchange_buffer_bytes(from.exchange_buffer_bytes);
     to->set_order_bytes(from.order_bytes);
+    to->set_list_bytes(from.list_bytes);
   }
   for (size_t i = 0; i < costs.branches.size(); ++i) {
     v1::BranchPlan* branch = response.add_branches();

@@ -35,7 +35,7 @@ std::string FormatShard(const v1::WorkerPlan& worker) {
 void PrintWorkers(const v1::PlanResponse& plan) {
   std::vector<std::vector<std::string>> rows = {{"worker", "slots", "tokens", "work", "sends",
                                                  "receives", "memory", "shard", "accumulators",
-                                                 "exchange", "order"}};
+                                                 "exchange", "order", "lists"}};
   for (int rank = 0; rank < plan.workers_size(); ++rank) {
     const v1::WorkerPlan& worker = plan.workers(rank);
     rows.push_back({absl::StrCat(rank), FormatShard(worker), FormatCount(worker.tokens()),
@@ -43,7 +43,7 @@ void PrintWorkers(const v1::PlanResponse& plan) {
                     FormatBytes(worker.bytes_received()), FormatBytes(worker.resident_bytes()),
                     FormatBytes(worker.shard_bytes()), FormatBytes(worker.accumulator_bytes()),
                     FormatBytes(worker.exchange_buffer_bytes()),
-                    FormatBytes(worker.order_bytes())});
+                    FormatBytes(worker.order_bytes()), FormatBytes(worker.list_bytes())});
   }
   std::fputs(FormatTable(rows).c_str(), stdout);
 }

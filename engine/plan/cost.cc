@@ -28,6 +28,7 @@ void AddLocal(const JobSpec& spec, const std::vector<Phase>& phases, const Segme
   for (const LocalSegments& run : segments.local) {
     if (cancellation.Step()) return;
     costs.branches[run.branch].segments_local += run.count;
+    costs.workers[run.rank].list_bytes += static_cast<int64_t>(sizeof(LocalSegments));
     const PhaseRange of_branch = PhasesOf(phases, run.branch);
     for (size_t p = of_branch.begin; p < of_branch.end; ++p) {
       const Phase& phase = phases[p];

@@ -24,11 +24,12 @@ struct WorkerCost {
   int64_t accumulator_bytes = 0;
   int64_t exchange_buffer_bytes = 0;
   int64_t order_bytes = 0;
+  int64_t list_bytes = 0;  // runs of segments; of a rectangular job, its sequences
   // An encoder's surplus without bfloat16 products; not in resident_bytes().
   int64_t widened_bytes = 0;
   int64_t resident_bytes() const {
     return SaturatingAdd(SaturatingAdd(shard_bytes, accumulator_bytes),
-                         SaturatingAdd(exchange_buffer_bytes, order_bytes));
+                         SaturatingAdd(exchange_buffer_bytes, order_bytes + list_bytes));
   }
 };
 

@@ -111,10 +111,10 @@ std::vector<int64_t> CutsOf(const SpanningSegment& segment, size_t index, const 
 
 Segments FindSegments(const JobSpec& spec, const Shards& shards) {
   Segments segments;
-  const std::vector<Sequence> sequences = Sequences(spec);
   for (size_t branch = 0; branch < spec.branches.size(); ++branch) {
-    for (const Sequence& sequence : sequences) {
-      SegmentFinder(static_cast<int>(branch), spec.branches[branch], sequence, shards.ranges())
+    SequenceCursor cursor(spec);
+    for (SequencePair pair; cursor.Next(pair);) {
+      SegmentFinder(static_cast<int>(branch), spec.branches[branch], pair.keys, shards.ranges())
           .AddTo(segments);
     }
   }

@@ -1,6 +1,7 @@
 #include "engine/plan/plan.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,11 +17,12 @@ constexpr size_t kMaxMirrorLengths = 4;  // tried at most
 
 absl::Status Cancelled() { return absl::CancelledError("planning was cancelled"); }
 
-absl::StatusOr<Plan> PlanOf(const JobSpec& spec, Shards shards, bool mirrored,
+absl::StatusOr<Plan> PlanOf(JobSpec of_job, Shards shards, bool mirrored,
                             Cancellation& cancellation) {
   if (cancellation.Ask()) return Cancelled();
-  Plan plan{
-      .spec = spec, .rows = RowSizes(spec), .shards = std::move(shards), .mirrored = mirrored};
+  Plan plan{.spec = std::move(of_job), .shards = std::move(shards), .mirrored = mirrored};
+  const JobSpec& spec = plan.spec;
+  plan.rows = RowSizes(spec);
   plan.phases = Phases(spec);
   if (IsRectangular(spec)) {
     RectanglePlan rectangle = PlanRectangle(spec, plan.shards, plan.phases);
@@ -40,8 +42,7 @@ absl::StatusOr<Plan> PlanOf(const JobSpec& spec, Shards shards, bool mirrored,
 std::vector<int64_t> MirrorLengths(const JobSpec& spec, int workers) {
   std::vector<int64_t> lengths;
   if (!spec.causal || spec.ordering || workers == 1) return lengths;
-  int64_t longest = 0;
-  for (const Sequence& sequence : Sequences(spec)) longest = std::max(longest, sequence.length);
+  const int64_t longest = LongestSequence(spec);
   for (const Branch& branch : spec.branches) {
     const int64_t length = std::min(branch.segment, longest);
     if (length > spec.tokens / workers / 2) lengths.push_back(length);
@@ -85,12 +86,32 @@ absl::StatusOr<Plan> MakePlan(const JobSpec& spec, int workers, std::function<bo
   return best;
 }
 
-absl::StatusOr<Plan> MakePlan(const JobSpec& spec, Shards shards) {
+absl::StatusOr<Plan> MakePlan(JobSpec spec, Shards shards) {
   RETURN_IF_ERROR(Validate(spec));
   RETURN_IF_ERROR(CheckSequences(spec));
   const bool mirrored = HasSeveralRanges(shards);
   Cancellation cancellation(nullptr);
-  return PlanOf(spec, std::move(shards), mirrored, cancellation);
+  return PlanOf(std::move(spec), std::move(shards), mirrored, cancellation);
+}
+
+int64_t ListBytes(const Plan& plan) {
+  const auto bytes = [](const auto& list) {
+    return static_cast<int64_t>(list.capacity() * sizeof(list[0]));
+  };
+  return bytes(plan.segments.local) + (plan.rectangle ? bytes(plan.rectangle->pairs) : 0);
+}
+
+void KeepListsOf(int rank, Plan& plan) {
+  std::vector<LocalSegments>& runs = plan.segments.local;
+  const auto is_own = [rank](const LocalSegments& run) { return run.rank == rank; };
+  std::vector<LocalSegments> own;
+  own.reserve(static_cast<size_t>(std::ranges::count_if(runs, is_own)));
+  std::ranges::copy_if(runs, std::back_inserter(own), is_own);
+  runs = std::move(own);
+  // Lengths alone may tell a rectangle: IsRectangular().
+  if (plan.rectangle && KeyTokens(plan.spec) == plan.spec.tokens) return;
+  plan.spec.sequence_lengths = std::vector<int64_t>();
+  plan.spec.key_sequence_lengths = std::vector<int64_t>();
 }
 
 }  // namespace hilbert_ring

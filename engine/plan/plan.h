@@ -53,6 +53,12 @@ absl::StatusOr<Plan> MakePlan(const JobSpec& spec, int workers,
                               std::function<bool()> cancelled = nullptr);
 
 // Plans the given shards. Errors: Validate; OUT_OF_RANGE (a pattern too large to plan).
-absl::StatusOr<Plan> MakePlan(const JobSpec& spec, Shards shards);
+absl::StatusOr<Plan> MakePlan(JobSpec spec, Shards shards);
+
+// Drops lists that the rank's run does not read: runs of other ranks, and lengths of sequences.
+void KeepListsOf(int rank, Plan& plan);
+
+// Bytes that a plan's lists of runs and sequences take: WorkerCost::list_bytes after KeepListsOf.
+int64_t ListBytes(const Plan& plan);
 
 }  // namespace hilbert_ring

@@ -9,7 +9,7 @@
 namespace hilbert_ring {
 namespace {
 
-// Runs of segments: 56 bytes each, 240 MB.
+// Runs of segments: 40 bytes each, 168 MB.
 constexpr int64_t kMaxRuns = int64_t{1} << 22;
 
 // Visits of a phase to a run of segments, or of a block to a rank.

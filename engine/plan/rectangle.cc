@@ -28,8 +28,7 @@ Rows Hull(const Rows& a, const Rows& b) {
 }
 
 bool HasDensePattern(const JobSpec& spec) {
-  int64_t longest = 0;
-  for (const Sequence& keys : Sequences(spec)) longest = std::max(longest, keys.length);
+  const int64_t longest = LongestSequence(spec);
   return !spec.ordering && std::ranges::all_of(spec.branches, [&](const Branch& branch) {
     return branch.dilation == 1 && branch.segment >= longest;
   });
@@ -163,6 +162,7 @@ class RectangleCosts {
     if (spec_.ordering) worker.order_bytes = keys * kNumberBytes;
     if (QueriesCarrySlots(spec_)) worker.order_bytes += queries * kNumberBytes;
     if (NeedsPositions(spec_)) worker.order_bytes += queries * kNumberBytes;
+    worker.list_bytes = std::ssize(rectangle_.pairs) * static_cast<int64_t>(sizeof(SequencePair));
     worker.exchange_buffer_bytes = RoundBuffersOf(spec_, rectangle_, keys_, rank, 0).bytes;
   }
 

@@ -49,7 +49,8 @@ struct Figures {
   double exposed_exchange_seconds = 0;  // posting, and waits without computing
   int64_t bytes_sent = 0;
   int64_t bytes_received = 0;
-  int64_t memory_peak_bytes = 0;  // shard, order, accumulators and exchange buffers as allocated
+  // Lists of the plan, shard, order, accumulators and exchange buffers, as allocated.
+  int64_t memory_peak_bytes = 0;
 };
 
 // `communicator` may be null without exchange steps; its ranks are the plan's. first_step is above

@@ -35,6 +35,7 @@ class RectangleRun {
 
  private:
   static constexpr int64_t kNumberBytes = sizeof(int64_t);
+  static constexpr int64_t kMostPairsAtOnce = 4096;
 
   absl::Status Prepare() {
     const int64_t queries = run_.store().rows(TensorKind::kQ);
@@ -80,8 +81,40 @@ class RectangleRun {
     return absl::OkStatus();
   }
 
+  // Some thousand sequences at a time, because each has tasks.
   absl::Status Compute(std::span<const QueryBlock> queries, std::span<const KeyRows> keys) {
-    return run_.Compute(RectangleTasks(plan_, queries, keys, run_.slopes()));
+    if (std::ssize(rectangle_.pairs) <= kMostPairsAtOnce) {
+      return run_.Compute(RectangleTasks(plan_, queries, keys, run_.slopes()));
+    }
+    for (const QueryBlock& block : queries) {
+      int64_t begin = block.rows.begin;
+      auto pairs = PairsWith(rectangle_.pairs, &SequencePair::queries, block.rows);
+      while (!pairs.empty()) {
+        const auto some = pairs.first(std::min<size_t>(pairs.size(), kMostPairsAtOnce));
+        pairs = pairs.subspan(some.size());
+        const int64_t end = pairs.empty() ? block.rows.end : pairs.front().queries.begin;
+        if (begin == end) continue;  // without queries
+        const QueryBlock part = PartOf(block, {begin, end});
+        begin = end;
+        RETURN_IF_ERROR(run_.Compute(RectangleTasks(plan_, {&part, 1}, keys, run_.slopes())));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  QueryBlock PartOf(const QueryBlock& block, const Rows& rows) const {
+    const int64_t first = rows.begin - block.rows.begin;
+    const int64_t states = first * spec_.heads;
+    QueryBlock part = block;
+    part.rows = rows;
+    part.q += first * RowBytes(spec_, TensorKind::kQ);
+    part.out += states * spec_.value_dim;
+    part.max += states;
+    part.sum += states;
+    if (part.positions != nullptr) part.positions += first;
+    if (!part.slots.empty()) part.slots = part.slots.subspan(first, rows.count());
+    if (part.coordinates != nullptr) part.coordinates += first * BiasAxes(spec_);
+    return part;
   }
 
   Rows Travelling(int from, int to, int64_t round) const {

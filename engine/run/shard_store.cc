@@ -43,6 +43,13 @@ std::unique_ptr<ShardStore> ShardStore::Over(const HostShard& shard) {
   return store;
 }
 
+int64_t ShardStore::bytes() const {
+  if (buffers_.empty()) return layout_.net_bytes();
+  int64_t bytes = 0;
+  for (const std::unique_ptr<Buffer>& buffer : buffers_) bytes += buffer->bytes();
+  return bytes;
+}
+
 std::byte* ShardStore::Row(TensorKind tensor, int64_t local_row) {
   const int i = static_cast<int>(tensor);
   return tensors_[i] + local_row * layout_.RowBytes(tensor);

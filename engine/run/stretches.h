@@ -17,7 +17,7 @@ struct Stretch {
 };
 
 // In row order, each of least_rows or more except the last of a range. A rank that exchanges blocks
-// has one for each range, and no final rows before the exchange's end.
+// has one for each range of few runs, and no final rows before the exchange's end.
 std::vector<Stretch> MakeStretches(const Plan& plan, int rank, bool exchanges_blocks,
                                    int64_t least_rows);
 

@@ -141,7 +141,8 @@ absl::Status ValidateSequences(const JobSpec& spec, const SpecLimits& limits) {
 // The pattern of keys that are not as many as the queries.
 absl::Status ValidateRectangle(const JobSpec& spec) {
   if (!IsRectangular(spec)) return absl::OkStatus();
-  for (const SequencePair& pair : SequencePairs(spec)) {
+  SequenceCursor cursor(spec);
+  for (SequencePair pair; cursor.Next(pair);) {
     const int64_t queries = pair.queries.length, keys = pair.keys.length;
     if (queries == 0 || keys == 0 || queries == keys) continue;
     if (queries < keys && spec.align == Align::kEnd) continue;
@@ -173,7 +174,8 @@ absl::Status ValidateBiasAxes(const JobSpec& spec) {
     return Wrong("alibi.axes", absl::StrCat("alibi.axes is ", axes, ", must be 2 or 3"));
   }
   if (!IsRectangular(spec)) return absl::OkStatus();
-  for (const SequencePair& pair : SequencePairs(spec)) {
+  SequenceCursor cursor(spec);
+  for (SequencePair pair; cursor.Next(pair);) {
     const int64_t queries = pair.queries.length, keys = pair.keys.length;
     if (queries == 0 || queries == keys) continue;
     const bool start = spec.align == Align::kStart;
@@ -328,36 +330,47 @@ absl::Status Validate(const JobSpec& spec, const SpecLimits& limits) {
 
 std::vector<Sequence> Sequences(const JobSpec& spec) {
   std::vector<Sequence> sequences;
-  const std::vector<int64_t>& packed = PackedKeys(spec);
-  sequences.reserve(std::max<size_t>(1, packed.size()));
-  int64_t begin = 0;
-  const auto add = [&](int64_t length) {
-    if (length > 0) sequences.push_back({begin, length});
-    begin += length;
-  };
-  if (packed.empty()) add(KeyTokens(spec));
-  for (const int64_t length : packed) add(length);
+  sequences.reserve(std::max<size_t>(1, spec.sequence_lengths.size()));
+  SequenceCursor cursor(spec);
+  for (SequencePair pair; cursor.Next(pair);) {
+    if (pair.keys.length > 0) sequences.push_back(pair.keys);
+  }
   return sequences;
 }
 
 std::vector<SequencePair> SequencePairs(const JobSpec& spec) {
-  const std::vector<int64_t> whole = {spec.tokens}, all_keys = {KeyTokens(spec)};
-  const std::vector<int64_t>& queries =
-      spec.sequence_lengths.empty() ? whole : spec.sequence_lengths;
-  const std::vector<int64_t>& keys = !spec.key_sequence_lengths.empty() ? spec.key_sequence_lengths
-                                     : KeyTokens(spec) == spec.tokens   ? queries
-                                                                        : all_keys;
   std::vector<SequencePair> pairs;
-  pairs.reserve(queries.size());
-  int64_t query = 0, key = 0;
-  for (size_t i = 0; i < queries.size(); ++i) {
-    pairs.push_back({.queries = {query, queries[i]},
-                     .keys = {key, keys[i]},
-                     .shift = spec.align == Align::kEnd ? keys[i] - queries[i] : 0});
-    query += queries[i];
-    key += keys[i];
-  }
+  pairs.reserve(std::max<size_t>(1, spec.sequence_lengths.size()));
+  SequenceCursor cursor(spec);
+  for (SequencePair pair; cursor.Next(pair);) pairs.push_back(pair);
   return pairs;
+}
+
+SequenceCursor::SequenceCursor(const JobSpec& spec)
+    : spec_(spec),
+      keys_(spec.key_sequence_lengths.empty() && KeyTokens(spec) == spec.tokens
+                ? spec.sequence_lengths
+                : spec.key_sequence_lengths) {}
+
+bool SequenceCursor::Next(SequencePair& pair) {
+  const std::vector<int64_t>& lengths = spec_.sequence_lengths;
+  if (next_ >= std::max<size_t>(1, lengths.size())) return false;
+  const int64_t queries = lengths.empty() ? spec_.tokens : lengths[next_];
+  const int64_t keys = keys_.empty() ? KeyTokens(spec_) : keys_[next_];
+  pair = {.queries = {query_, queries},
+          .keys = {key_, keys},
+          .shift = spec_.align == Align::kEnd ? keys - queries : 0};
+  query_ += queries;
+  key_ += keys;
+  ++next_;
+  return true;
+}
+
+int64_t LongestSequence(const JobSpec& spec) {
+  int64_t longest = 0;
+  SequenceCursor cursor(spec);
+  for (SequencePair pair; cursor.Next(pair);) longest = std::max(longest, pair.keys.length);
+  return longest;
 }
 
 bool IsRectangular(const JobSpec& spec) {

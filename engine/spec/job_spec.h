@@ -144,6 +144,25 @@ struct SequencePair {
 
 std::vector<SequencePair> SequencePairs(const JobSpec& spec);
 
+// The pairs one after the other, without a list of them.
+//
+//   SequenceCursor cursor(spec);
+//   for (SequencePair pair; cursor.Next(pair);) ...
+class SequenceCursor {
+ public:
+  explicit SequenceCursor(const JobSpec& spec);  // the spec outlives it
+
+  bool Next(SequencePair& pair);  // false after the last
+
+ private:
+  const JobSpec& spec_;
+  const std::vector<int64_t>& keys_;  // empty: one sequence
+  size_t next_ = 0;
+  int64_t query_ = 0, key_ = 0;
+};
+
+int64_t LongestSequence(const JobSpec& spec);  // in keys
+
 // Returns whether a sequence has another number of queries than of keys.
 bool IsRectangular(const JobSpec& spec);
 

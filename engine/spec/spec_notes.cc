@@ -6,15 +6,6 @@
 #include "absl/strings/str_cat.h"
 
 namespace hilbert_ring {
-namespace {
-
-int64_t LongestSequence(const JobSpec& spec) {
-  int64_t longest = 0;
-  for (const Sequence& sequence : Sequences(spec)) longest = std::max(longest, sequence.length);
-  return longest;
-}
-
-}  // namespace
 
 std::vector<std::string> NotesOn(const JobSpec& spec) {
   std::vector<std::string> notes;

@@ -197,6 +197,7 @@ absl::StatusOr<std::unique_ptr<RunWork>> MakeEncodeRun(const v1::RunOpen& open, 
   ASSIGN_OR_RETURN(EncodeJob job, DecodeEncodeSpec(spec, folder.config(), SpecLimits()));
   ASSIGN_OR_RETURN(EncoderPlan plan,
                    MakeEncoderPlan(job.config, job.compute, job.slide_tiles, ShardsOf(open)));
+  KeepListsOf(open.rank(), plan.attention);
   return std::make_unique<EncodeRun>(std::move(job), std::move(plan), std::move(folder), models,
                                      open.rank(), threads);
 }

@@ -79,8 +79,8 @@ absl::Status RunCall::Open() {
                               ? state_.make_encode(open_, lane_->device().info().threads)
                               : MakeAttentionRun(open_));
   if (open_.want_trace()) spans_.emplace(opened, open_.workers());
-  open_.clear_spec();
-  open_.clear_encode();
+  const std::unique_ptr<v1::JobSpec> spec(open_.release_spec());  // clear_spec() keeps its memory
+  const std::unique_ptr<v1::EncodeSpec> encode(open_.release_encode());
   return absl::OkStatus();
 }
 

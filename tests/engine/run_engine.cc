@@ -81,13 +81,15 @@ class Runner {
 
  private:
   absl::Status RunOn(Device& device, int rank, Communicator* communicator) {
-    auto store = ShardStore::Make(device, result_.plan, rank);
+    Plan plan = result_.plan;
+    KeepListsOf(rank, plan);
+    auto store = ShardStore::Make(device, plan, rank);
     if (!store.ok()) return store.status();
     absl::Status placed = PlaceAll(rank, **store);
     if (!placed.ok()) return placed;
     const Deadline deadline = std::chrono::steady_clock::now() + options_.limit;
     const ExecuteControl control{.deadline = [deadline] { return deadline; }};
-    auto figures = Execute(result_.plan, rank, **store, device, communicator, 0, control);
+    auto figures = Execute(plan, rank, **store, device, communicator, 0, control);
     if (!figures.ok()) return figures.status();
     result_.figures[rank] = *figures;
     return TakeAll(rank, **store);

@@ -76,7 +76,8 @@ TEST(Codec, PlanSaysTheSameInBothForms) {
     tokens += worker.tokens();
     received += worker.bytes_received();
     EXPECT_EQ(worker.resident_bytes(), worker.shard_bytes() + worker.accumulator_bytes() +
-                                           worker.exchange_buffer_bytes() + worker.order_bytes());
+                                           worker.exchange_buffer_bytes() + worker.order_bytes() +
+                                           worker.list_bytes());
   }
   EXPECT_EQ(tokens, 1000);
   EXPECT_EQ(received, message.bytes_exchanged());
