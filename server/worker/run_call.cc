@@ -36,6 +36,7 @@ constexpr milliseconds kPoll{10};  // between two looks at cancellation
 constexpr std::chrono::seconds kMemoryTimeout{5};
 constexpr std::chrono::seconds kTurnTimeout{50};  // a cancelled job ends within a tile
 constexpr double kShortFlops = 5e8;               // some milliseconds of a CPU
+constexpr int64_t kPlanningBytes = 64;            // of a sequence, freed once there is a plan
 
 }  // namespace
 
@@ -68,19 +69,23 @@ absl::Status RunCall::Serve() {
 }
 
 absl::Status RunCall::Open() {
-  RunMessage<v1::RunRequest> message;
-  if (!AwaitMessage(message, state_.open_timeout) || !message.fields.has_open()) {
-    return absl::InvalidArgumentError("expected RunOpen first");
+  {
+    RunMessage<v1::RunRequest> message;
+    if (!AwaitMessage(message, state_.open_timeout) || !message.fields.has_open()) {
+      return absl::InvalidArgumentError("expected RunOpen first");
+    }
+    open_ = std::move(*message.fields.mutable_open());
   }
   const Deadline opened = Clock::now();
-  open_ = std::move(*message.fields.mutable_open());
   lane_ = &state_.lanes[static_cast<size_t>(open_.lane())];
   ASSIGN_OR_RETURN(work_, open_.has_encode()
                               ? state_.make_encode(open_, lane_->device().info().threads)
                               : MakeAttentionRun(open_));
   if (open_.want_trace()) spans_.emplace(opened, open_.workers());
-  const std::unique_ptr<v1::JobSpec> spec(open_.release_spec());  // clear_spec() keeps its memory
-  const std::unique_ptr<v1::EncodeSpec> encode(open_.release_encode());
+  const int64_t sequences = open_.spec().sequence_lengths_size();
+  std::unique_ptr<v1::JobSpec>(open_.release_spec()).reset();  // clear_spec() keeps its memory
+  std::unique_ptr<v1::EncodeSpec>(open_.release_encode()).reset();
+  TrimMalloc(sequences * kPlanningBytes);
   return absl::OkStatus();
 }
 
@@ -103,7 +108,7 @@ absl::Status RunCall::AwaitLane() {
 }
 
 absl::Status RunCall::Allocate() {
-  idle_bytes_ = ResidentBytes();
+  idle_bytes_ = ResidentBytes() - ListBytes(work_->plan());
   RETURN_IF_ERROR(Reserve());
   RETURN_IF_ERROR(MakeShard());
   const absl::Status prepared =
