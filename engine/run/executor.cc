@@ -31,8 +31,11 @@ class Executor {
     for (const Stretch& stretch :
          MakeStretches(plan_, run_.rank(), exchanges_blocks, LeastStretchRows())) {
       RETURN_IF_ERROR(run_.AwaitRows(stretch.rows_needed));
-      RETURN_IF_ERROR(run_.Compute(builder.Local(stretch)));
-      RETURN_IF_ERROR(Finish(builder, builder.LocalZeroKeys(stretch), stretch.rows_final));
+      for (const Stretch& part : PartsOf(plan_, stretch)) {
+        RETURN_IF_ERROR(run_.Compute(builder.Local(part)));
+        RETURN_IF_ERROR(Merge(builder.LocalZeroKeys(part)));
+      }
+      RETURN_IF_ERROR(Finish(builder, stretch.rows_final));
     }
     RETURN_IF_ERROR(run_.Compute(builder.Own()));
     for (int64_t step = 1; step <= plan_.costs.steps; ++step) {
@@ -43,7 +46,8 @@ class Executor {
     }
     if (exchanges_blocks) {
       RETURN_IF_ERROR(run_.Finalize(builder.FinalizePieces()));
-      RETURN_IF_ERROR(Finish(builder, builder.SpanningZeroKeys(), run_.store().rows()));
+      RETURN_IF_ERROR(Merge(builder.SpanningZeroKeys()));
+      RETURN_IF_ERROR(Finish(builder, run_.store().rows()));
     }
     return absl::OkStatus();
   }
@@ -63,11 +67,14 @@ class Executor {
     return run_.Post(step, transfers.sends, transfers.receives);
   }
 
-  absl::Status Finish(const TaskBuilder& builder, const TaskBuilder::ZeroKeys& zero_keys,
-                      int64_t rows_final) {
+  absl::Status Merge(const TaskBuilder::ZeroKeys& zero_keys) {
     for (const std::vector<MergeTask>& of_branch : zero_keys) {
       RETURN_IF_ERROR(run_.Merge(of_branch));
     }
+    return absl::OkStatus();
+  }
+
+  absl::Status Finish(const TaskBuilder& builder, int64_t rows_final) {
     if (rows_final > rows_final_) {
       RETURN_IF_ERROR(run_.Finalize(builder.FinalizeRows(rows_final_, rows_final)));
       rows_final_ = rows_final;

@@ -35,7 +35,6 @@ class RectangleRun {
 
  private:
   static constexpr int64_t kNumberBytes = sizeof(int64_t);
-  static constexpr int64_t kMostPairsAtOnce = 4096;
 
   absl::Status Prepare() {
     const int64_t queries = run_.store().rows(TensorKind::kQ);
@@ -81,16 +80,17 @@ class RectangleRun {
     return absl::OkStatus();
   }
 
-  // Some thousand sequences at a time, because each has tasks.
+  // Some sequences at a time, because each has its own tasks.
   absl::Status Compute(std::span<const QueryBlock> queries, std::span<const KeyRows> keys) {
-    if (std::ssize(rectangle_.pairs) <= kMostPairsAtOnce) {
+    const size_t most_pairs = std::max<size_t>(1, kMostTasks / spec_.kv_heads);
+    if (rectangle_.pairs.size() <= most_pairs) {
       return run_.Compute(RectangleTasks(plan_, queries, keys, run_.slopes()));
     }
     for (const QueryBlock& block : queries) {
       int64_t begin = block.rows.begin;
       auto pairs = PairsWith(rectangle_.pairs, &SequencePair::queries, block.rows);
       while (!pairs.empty()) {
-        const auto some = pairs.first(std::min<size_t>(pairs.size(), kMostPairsAtOnce));
+        const auto some = pairs.first(std::min(pairs.size(), most_pairs));
         pairs = pairs.subspan(some.size());
         const int64_t end = pairs.empty() ? block.rows.end : pairs.front().queries.begin;
         if (begin == end) continue;  // without queries

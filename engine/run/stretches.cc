@@ -7,24 +7,19 @@ namespace {
 
 constexpr int64_t kMostStretches = 256;  // of one range
 
-// Tasks of more runs than these take memory beside their rows.
-constexpr int64_t kMostRunsAtOnce = 4096;
-
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 int64_t Ended(const LocalSegments& run, int64_t slot) {
   return std::clamp<int64_t>((slot - run.begin) / run.length, 0, run.count);
 }
 
-int64_t StretchRows(const Plan& plan, const ShardRange& range, bool exchanges_blocks,
-                    int64_t least_rows) {
-  int64_t longest = 1, runs = 0;
+int64_t StretchRows(const Plan& plan, const ShardRange& range, int64_t least_rows) {
+  int64_t longest = 1;
   for (int branch = 0; branch < static_cast<int>(plan.spec.branches.size()); ++branch) {
-    const auto of_branch = RunsWithin(plan.segments, branch, range.begin, range.end);
-    runs += std::ssize(of_branch);
-    for (const LocalSegments& run : of_branch) longest = std::max(longest, run.length);
+    for (const LocalSegments& run : RunsWithin(plan.segments, branch, range.begin, range.end)) {
+      longest = std::max(longest, run.length);
+    }
   }
-  if (exchanges_blocks && runs <= kMostRunsAtOnce) return range.size();
   const int64_t least = std::max(least_rows, CeilDiv(range.size(), kMostStretches));
   return CeilDiv(least, longest) * longest;
 }
@@ -42,13 +37,39 @@ int64_t FinalSlot(const Plan& plan, const ShardRange& range, int64_t end) {
   return final_slot;
 }
 
+// Of the stretch's local segments, at most.
+int64_t TasksOf(const Plan& plan, const Stretch& stretch) {
+  int64_t runs = 0;
+  for (int branch = 0; branch < static_cast<int>(plan.spec.branches.size()); ++branch) {
+    runs += std::ssize(RunsWithin(plan.segments, branch, stretch.begin, stretch.end));
+  }
+  return runs * plan.spec.kv_heads;
+}
+
+void AddParts(const Plan& plan, const Stretch& stretch, std::vector<Stretch>& parts) {
+  if (stretch.end - stretch.begin <= 1 || TasksOf(plan, stretch) <= kMostTasks) {
+    parts.push_back(stretch);
+    return;
+  }
+  Stretch first = stretch, second = stretch;
+  first.end = second.begin = stretch.begin + (stretch.end - stretch.begin) / 2;
+  AddParts(plan, first, parts);
+  AddParts(plan, second, parts);
+}
+
 }  // namespace
+
+std::vector<Stretch> PartsOf(const Plan& plan, const Stretch& stretch) {
+  std::vector<Stretch> parts;
+  AddParts(plan, stretch, parts);
+  return parts;
+}
 
 std::vector<Stretch> MakeStretches(const Plan& plan, int rank, bool exchanges_blocks,
                                    int64_t least_rows) {
   std::vector<Stretch> stretches;
   for (const ShardRange& range : plan.shards.OfRank(rank)) {
-    const int64_t rows = StretchRows(plan, range, exchanges_blocks, least_rows);
+    const int64_t rows = exchanges_blocks ? range.size() : StretchRows(plan, range, least_rows);
     for (int64_t begin = range.begin; begin < range.end; begin += rows) {
       Stretch& stretch = stretches.emplace_back();
       stretch.begin = begin;

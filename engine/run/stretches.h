@@ -17,9 +17,15 @@ struct Stretch {
 };
 
 // In row order, each of least_rows or more except the last of a range. A rank that exchanges blocks
-// has one for each range of few runs, and no final rows before the exchange's end.
+// has one for each range, and no final rows before the exchange's end.
 std::vector<Stretch> MakeStretches(const Plan& plan, int rank, bool exchanges_blocks,
                                    int64_t least_rows);
+
+// A task of a kv head has some hundred bytes: more of them at once would weigh beside their rows.
+inline constexpr int64_t kMostTasks = 4096;
+
+// The stretch in parts of about kMostTasks or less, because each run of segments has its own tasks.
+std::vector<Stretch> PartsOf(const Plan& plan, const Stretch& stretch);
 
 LocalSegments InStretch(const LocalSegments& run, const Stretch& stretch);
 

@@ -1,6 +1,7 @@
 #include "engine/run/stretches.h"
 
 #include <random>
+#include <utility>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -86,6 +87,32 @@ TEST(Stretches, LongJobsHaveSeveral) {
   EXPECT_EQ(MakeStretches(*plan, 0, false, 50'000).size(), 2u);
   EXPECT_EQ(stretches.front().rows_needed, 8192);
   EXPECT_EQ(stretches.front().rows_final, 8192);
+}
+
+TEST(Stretches, PartsOfManyRunsHaveFewTasks) {
+  JobSpec spec = SpecOf(60'000, {{4, 1}, {30'000, 1}});
+  for (int64_t length = 1; spec.sequence_lengths.size() < 30'000; length = 4 - length) {
+    spec.sequence_lengths.push_back(length);
+  }
+  const auto plan = MakePlan(spec, 2);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  for (const bool exchanges_blocks : {false, true}) {
+    for (const Stretch& stretch : MakeStretches(*plan, 1, exchanges_blocks, kLeastRows)) {
+      int64_t end = stretch.begin;
+      for (const Stretch& part : PartsOf(*plan, stretch)) {
+        EXPECT_EQ(part.begin, std::exchange(end, part.end));
+        EXPECT_EQ(part.rows_needed, stretch.rows_needed);
+        size_t runs = 0;
+        for (const int branch : {0, 1}) {
+          runs += RunsWithin(plan->segments, branch, part.begin, part.end).size();
+        }
+        EXPECT_LE(runs * spec.kv_heads, static_cast<size_t>(kMostTasks));
+      }
+      EXPECT_EQ(end, stretch.end);
+    }
+  }
+  const Stretch whole{.begin = 0, .end = 60'000};
+  EXPECT_EQ(PartsOf(*MakePlan(SpecOf(60'000, {{4, 1}}), 1), whole).size(), 1u);
 }
 
 TEST(Stretches, NoRowIsFinalBeforeTheRingsEnd) {
