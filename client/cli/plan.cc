@@ -42,8 +42,8 @@ void PrintWorkers(const v1::PlanResponse& plan) {
                     FormatFlops(worker.flops()), FormatBytes(worker.bytes_sent()),
                     FormatBytes(worker.bytes_received()), FormatBytes(worker.resident_bytes()),
                     FormatBytes(worker.shard_bytes()), FormatBytes(worker.accumulator_bytes()),
-                    FormatBytes(worker.exchange_buffer_bytes()),
-                    FormatBytes(worker.order_bytes()), FormatBytes(worker.list_bytes())});
+                    FormatBytes(worker.exchange_buffer_bytes()), FormatBytes(worker.order_bytes()),
+                    FormatBytes(worker.list_bytes())});
   }
   std::fputs(FormatTable(rows).c_str(), stdout);
 }

@@ -24,12 +24,13 @@ class SegmentFinder {
                              [](const ShardRange& r, int64_t slot) { return r.begin < slot; });
   }
 
-  void AddTo(Segments& segments) const {
+  // rank: of local segments; empty: all.
+  void AddTo(Segments& segments, std::optional<int> rank) const {
     int64_t spanned = -1;  // index of the last spanning segment added
     for (auto range = first_; range != last_; ++range) {
       const int64_t from = std::max(range->begin, begin_) - begin_;
       const int64_t to = std::min(range->end, end_) - begin_;
-      AddLocal(*range, from, to, segments);
+      if (!rank || range->rank == *rank) AddLocal(*range, from, to, segments);
       const int64_t cut = to / length_;
       if (begin_ + to < end_ && to % length_ != 0 && cut > spanned) {
         AddSpanning(cut, segments);
@@ -109,13 +110,13 @@ std::vector<int64_t> CutsOf(const SpanningSegment& segment, size_t index, const 
 
 }  // namespace
 
-Segments FindSegments(const JobSpec& spec, const Shards& shards) {
+Segments FindSegments(const JobSpec& spec, const Shards& shards, std::optional<int> rank) {
   Segments segments;
   for (size_t branch = 0; branch < spec.branches.size(); ++branch) {
     SequenceCursor cursor(spec);
     for (SequencePair pair; cursor.Next(pair);) {
       SegmentFinder(static_cast<int>(branch), spec.branches[branch], pair.keys, shards.ranges())
-          .AddTo(segments);
+          .AddTo(segments, rank);
     }
   }
   return segments;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -42,9 +43,10 @@ struct Segments {
   std::vector<SpanningSegment> spanning;
 };
 
-// Every segment of the pattern, local ones in runs, ordered by branch and slot. O(ranges x branches
-// + sequences x branches).
-Segments FindSegments(const JobSpec& spec, const Shards& shards);
+// Every segment of the pattern, local ones in runs, ordered by branch and slot. rank: finds local
+// segments of this rank alone. O(ranges x branches + sequences x branches).
+Segments FindSegments(const JobSpec& spec, const Shards& shards,
+                      std::optional<int> rank = std::nullopt);
 
 // Local runs of a branch with slots in [begin, end). O(log runs).
 std::span<const LocalSegments> RunsWithin(const Segments& segments, int branch, int64_t begin,

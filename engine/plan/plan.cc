@@ -17,8 +17,9 @@ constexpr size_t kMaxMirrorLengths = 4;  // tried at most
 
 absl::Status Cancelled() { return absl::CancelledError("planning was cancelled"); }
 
+// rank: whose local segments are planned; empty: all ranks.
 absl::StatusOr<Plan> PlanOf(JobSpec of_job, Shards shards, bool mirrored,
-                            Cancellation& cancellation) {
+                            Cancellation& cancellation, std::optional<int> rank = std::nullopt) {
   if (cancellation.Ask()) return Cancelled();
   Plan plan{.spec = std::move(of_job), .shards = std::move(shards), .mirrored = mirrored};
   const JobSpec& spec = plan.spec;
@@ -30,7 +31,7 @@ absl::StatusOr<Plan> PlanOf(JobSpec of_job, Shards shards, bool mirrored,
     plan.costs = std::move(rectangle.costs);
     return plan;
   }
-  plan.segments = FindSegments(spec, plan.shards);
+  plan.segments = FindSegments(spec, plan.shards, rank);
   if (cancellation.Ask()) return Cancelled();
   RETURN_IF_ERROR(CheckPlanSize(spec, plan.phases, plan.segments));
   plan.costs = CostOf(spec, plan.shards, plan.phases, plan.segments, cancellation);
@@ -86,12 +87,15 @@ absl::StatusOr<Plan> MakePlan(const JobSpec& spec, int workers, std::function<bo
   return best;
 }
 
-absl::StatusOr<Plan> MakePlan(JobSpec spec, Shards shards) {
+absl::StatusOr<Plan> MakePlan(JobSpec spec, Shards shards, std::optional<int> rank) {
   RETURN_IF_ERROR(Validate(spec));
   RETURN_IF_ERROR(CheckSequences(spec));
   const bool mirrored = HasSeveralRanges(shards);
   Cancellation cancellation(nullptr);
-  return PlanOf(std::move(spec), std::move(shards), mirrored, cancellation);
+  ASSIGN_OR_RETURN(Plan plan,
+                   PlanOf(std::move(spec), std::move(shards), mirrored, cancellation, rank));
+  if (rank) KeepListsOf(*rank, plan);
+  return plan;
 }
 
 int64_t ListBytes(const Plan& plan) {

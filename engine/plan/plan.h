@@ -3,7 +3,7 @@
 //   auto plan = MakePlan(spec, 4).value();             // coordinator: admission, routing of rows
 //   plan.shards.Find(slot).rank;                       // who owns a slot
 //   plan.costs.workers[2].resident_bytes();            // memory of worker 2
-//   auto same = MakePlan(spec, plan.shards).value();   // worker: the same plan from its shards
+//   auto same = MakePlan(spec, plan.shards, 2).value();   // worker 2: its part, from the shards
 //
 // The same code admits, runs, explains and predicts a job. A plan's size is O(workers x branches x
 // offsets + sequences), never O(segments).
@@ -52,8 +52,9 @@ inline constexpr int kMaxWorkers = 4096;
 absl::StatusOr<Plan> MakePlan(const JobSpec& spec, int workers,
                               std::function<bool()> cancelled = nullptr);
 
-// Plans the given shards. Errors: Validate; OUT_OF_RANGE (a pattern too large to plan).
-absl::StatusOr<Plan> MakePlan(JobSpec spec, Shards shards);
+// Plans the given shards. rank: for the run of this rank alone; the plan has no other rank's runs
+// of segments nor their flops. Errors: Validate; OUT_OF_RANGE (a pattern too large to plan).
+absl::StatusOr<Plan> MakePlan(JobSpec spec, Shards shards, std::optional<int> rank = std::nullopt);
 
 // Drops lists that the rank's run does not read: runs of other ranks, and lengths of sequences.
 void KeepListsOf(int rank, Plan& plan);

@@ -24,8 +24,8 @@ absl::Status RankRun::Prepare(int64_t others) {
   ASSIGN_OR_RETURN(others_, device_.Allocate(others));
   ASSIGN_OR_RETURN(arena_, device_.Allocate(cost.exchange_buffer_bytes));
   ASSIGN_OR_RETURN(accumulators_, device_.Allocate(cost.accumulator_bytes));
-  figures_.memory_peak_bytes =
-      ListBytes(plan_) + store_.bytes() + others_->bytes() + arena_->bytes() + accumulators_->bytes();
+  figures_.memory_peak_bytes = ListBytes(plan_) + store_.bytes() + others_->bytes() +
+                               arena_->bytes() + accumulators_->bytes();
   if (!device_.host_memory() && communicator_ != nullptr &&
       communicator_->name() != kDeviceTransport) {
     host_arena_.resize(static_cast<size_t>(cost.exchange_buffer_bytes));

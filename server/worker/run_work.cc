@@ -32,8 +32,7 @@ Shards ShardsOf(const v1::RunOpen& open) {
 
 absl::StatusOr<std::unique_ptr<RunWork>> MakeAttentionRun(const v1::RunOpen& open) {
   ASSIGN_OR_RETURN(JobSpec spec, wire::DecodeJobSpec(open.spec()));
-  ASSIGN_OR_RETURN(Plan plan, MakePlan(std::move(spec), ShardsOf(open)));
-  KeepListsOf(open.rank(), plan);
+  ASSIGN_OR_RETURN(Plan plan, MakePlan(std::move(spec), ShardsOf(open), open.rank()));
   return std::make_unique<AttentionRun>(std::move(plan), open.rank());
 }
 

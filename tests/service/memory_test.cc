@@ -51,10 +51,9 @@ JobSpec Ordered(JobSpec spec) {
 }
 
 TEST_F(Memory, WorkersTakeThePlannedMemory) {
-  const std::vector<JobSpec> specs = {Reports(65536, {{2048, 1}, {4096, 2}, {8192, 4}}),
-                                      Reports(65536, {{2048, 1}, {65536, 64}}),
-                                      Ordered(Reports(65536, {{2048, 1}})),
-                                      ShortSequences(1 << 20)};
+  const std::vector<JobSpec> specs = {
+      Reports(65536, {{2048, 1}, {4096, 2}, {8192, 4}}), Reports(65536, {{2048, 1}, {65536, 64}}),
+      Ordered(Reports(65536, {{2048, 1}})), ShortSequences(1 << 20)};
   for (const JobSpec& spec : specs) {
     for (const int workers : AtDepth<std::vector<int>>({4}, {4}, {1, 2, 4})) {
       const auto cluster = Cluster::Start({.workers = workers}).value();
