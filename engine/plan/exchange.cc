@@ -115,6 +115,7 @@ Segments FindSegments(const JobSpec& spec, const Shards& shards, std::optional<i
   for (size_t branch = 0; branch < spec.branches.size(); ++branch) {
     SequenceCursor cursor(spec);
     for (SequencePair pair; cursor.Next(pair);) {
+      if (pair.keys.length == 0) continue;
       SegmentFinder(static_cast<int>(branch), spec.branches[branch], pair.keys, shards.ranges())
           .AddTo(segments, rank);
     }
