@@ -159,7 +159,7 @@ def _kinds(client):
         return run
 
     for length in (8, 64, 256):
-        yield f"256 jobs of {length} by attend_many", "many", many(length)
+        yield f"256 jobs of {length} by attend_many: a pack, of which two run", "many", many(length)
     for size, count in ((4096, 65_536), (64, 65_536), (1, 8192)):
         yield f"stream of {count:,} in blocks of {size}", "stream", stream(size, count)
     small = _rows(1 << 20, 1, 8)

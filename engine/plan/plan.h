@@ -3,7 +3,7 @@
 //   auto plan = MakePlan(spec, 4).value();             // coordinator: admission, routing of rows
 //   plan.shards.Find(slot).rank;                       // who owns a slot
 //   plan.costs.workers[2].resident_bytes();            // memory of worker 2
-//   auto same = MakePlan(spec, plan.shards, 2).value();   // worker 2: its part, from the shards
+//   auto part = MakePlan(spec, plan.shards, 2).value();   // worker: its part, from the shards
 //
 // The same code admits, runs, explains and predicts a job. A plan's size is O(workers x branches x
 // offsets + sequences), never O(segments).

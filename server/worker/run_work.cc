@@ -11,7 +11,8 @@ namespace {
 
 class AttentionRun : public RunWork {
  public:
-  AttentionRun(Plan plan, int rank) : RunWork(plan.spec, std::move(plan), rank) {}
+  AttentionRun(JobShape shape, Plan plan, int rank)
+      : RunWork(std::move(shape), std::move(plan), rank) {}
 
   absl::StatusOr<Figures> Execute(ShardStore& store, Device& device, Communicator* communicator,
                                   int64_t first_step, const WorkControl& control) override {
@@ -33,7 +34,8 @@ Shards ShardsOf(const v1::RunOpen& open) {
 absl::StatusOr<std::unique_ptr<RunWork>> MakeAttentionRun(const v1::RunOpen& open) {
   ASSIGN_OR_RETURN(JobSpec spec, wire::DecodeJobSpec(open.spec()));
   ASSIGN_OR_RETURN(Plan plan, MakePlan(std::move(spec), ShardsOf(open), open.rank()));
-  return std::make_unique<AttentionRun>(std::move(plan), open.rank());
+  JobShape shape(plan.spec);
+  return std::make_unique<AttentionRun>(std::move(shape), std::move(plan), open.rank());
 }
 
 }  // namespace hilbert_ring::server

@@ -74,7 +74,7 @@ TEST_F(Memory, WorkersTakeThePlannedMemory) {
         const auto planned = static_cast<double>(plan->costs.workers[rank].resident_bytes());
         EXPECT_EQ(report.workers(rank).memory_peak_bytes(),
                   plan->costs.workers[rank].resident_bytes());
-        // Beside the plan: messages, tasks of some thousand rows, and scratch of threads.
+        // Messages, a few thousand tasks at a time and scratch of threads are beside the plan.
         EXPECT_LT(static_cast<double>(peaks[rank]), 1.01 * planned + 8 * kMiB);
         EXPECT_GT(static_cast<double>(peaks[rank]), 0.99 * planned - kMiB);
       }
