@@ -112,7 +112,7 @@ void KeepListsOf(int rank, Plan& plan) {
   own.reserve(static_cast<size_t>(std::ranges::count_if(runs, is_own)));
   std::ranges::copy_if(runs, std::back_inserter(own), is_own);
   runs = std::move(own);
-  // Lengths alone may tell a rectangle: IsRectangular().
+  // IsRectangular() reads the lengths if both totals are equal.
   if (plan.rectangle && KeyTokens(plan.spec) == plan.spec.tokens) return;
   plan.spec.sequence_lengths = std::vector<int64_t>();
   plan.spec.key_sequence_lengths = std::vector<int64_t>();

@@ -52,8 +52,8 @@ inline constexpr int kMaxWorkers = 4096;
 absl::StatusOr<Plan> MakePlan(const JobSpec& spec, int workers,
                               std::function<bool()> cancelled = nullptr);
 
-// Plans the given shards. rank: for the run of this rank alone; the plan has no other rank's runs
-// of segments nor their flops. Errors: Validate; OUT_OF_RANGE (a pattern too large to plan).
+// Plans the given shards. rank: plans the run of this rank alone, without runs of segments and
+// flops of other ranks. Errors: Validate; OUT_OF_RANGE (a pattern too large to plan).
 absl::StatusOr<Plan> MakePlan(JobSpec spec, Shards shards, std::optional<int> rank = std::nullopt);
 
 // Drops lists that the rank's run does not read: runs of other ranks, and lengths of sequences.

@@ -37,7 +37,7 @@ int64_t FinalSlot(const Plan& plan, const ShardRange& range, int64_t end) {
   return final_slot;
 }
 
-// Of the stretch's local segments, at most.
+// An upper bound of the tasks of a stretch.
 int64_t TasksOf(const Plan& plan, const Stretch& stretch) {
   int64_t runs = 0;
   for (int branch = 0; branch < static_cast<int>(plan.spec.branches.size()); ++branch) {

@@ -144,10 +144,8 @@ struct SequencePair {
 
 std::vector<SequencePair> SequencePairs(const JobSpec& spec);
 
-// The pairs one after the other, without a list of them.
-//
-//   SequenceCursor cursor(spec);
-//   for (SequencePair pair; cursor.Next(pair);) ...
+// Visits the pairs one after the other, without a list of them:
+// `for (SequencePair pair; cursor.Next(pair);)`.
 class SequenceCursor {
  public:
   explicit SequenceCursor(const JobSpec& spec);  // the spec outlives it
