@@ -26,6 +26,13 @@ constexpr int64_t kBlockBytes = 8 << 20;
 constexpr size_t kBlocksAhead = 4;  // read-ahead of 32 MiB, which keeps a disk busy
 constexpr int64_t kSyncBytes = 64 << 20;
 
+// An average below this is of scattered rows: the system reads and writes them one by one.
+constexpr int64_t kScatteredBytes = 4096;
+// Parts of the files by which scattered rows are read and written: a part's list of rows is small
+// beside the shard, and the search for its rows is short beside their copies.
+constexpr int64_t kMostParts = 64;
+constexpr int64_t kLeastPartRows = 4096;
+
 absl::StatusOr<Descriptor> Open(int root, const v1::ShardFile& file, bool is_input) {
   ASSIGN_OR_RETURN(Descriptor opened, is_input
                                           ? OpenFile(root, file.path(), O_RDONLY)
@@ -101,6 +108,10 @@ std::vector<RowPiece> PiecesOf(const RunWork& work, std::span<const int64_t> tok
   return pieces;
 }
 
+bool FileWay::IsInOrder(TensorKind tensor) const {
+  return work_.shape().InOrder(IsInput(tensor) ? tensor : TensorKind::kQ);  // outputs as Q
+}
+
 absl::StatusOr<int64_t> FileWay::Take(const v1::RunRequest& message, const wire::Payload& payload) {
   if (message.has_order()) {
     RETURN_IF_ERROR(PlaceOrder(message.order(), payload, store_).status());
@@ -117,28 +128,83 @@ FileWay::Block FileWay::Prepare(int64_t begin, int64_t end) const {
   return block;
 }
 
+absl::Status FileWay::ReadPieces(const FileRows& file, const std::vector<RowPiece>& pieces,
+                                 std::byte* memory) {
+  RETURN_IF_ERROR(ReadRows(file, pieces, memory));
+  int64_t bytes = 0;
+  for (const RowPiece& piece : pieces) bytes += piece.rows * file.row_bytes;
+  course_.Note([bytes](RunProgress& progress) { progress.bytes_read += bytes; });
+  return absl::OkStatus();
+}
+
 absl::Status FileWay::Read(Block& block) {
   for (const auto& [tensor, file] : files_.inputs) {
     std::vector<RowPiece>& pieces = block.pieces[tensor];
-    const int64_t row_bytes = file.row_bytes;
     if (store_.host_memory()) {
-      RETURN_IF_ERROR(ReadRows(file, pieces, store_.Row(tensor, 0)));
-    } else {
-      const int64_t end = std::min(block.end, store_.rows(tensor));
-      if (end <= block.begin) continue;
-      staging_in_.resize(static_cast<size_t>((end - block.begin) * row_bytes));
-      for (RowPiece& piece : pieces) piece.memory_row -= block.begin;
-      RETURN_IF_ERROR(ReadRows(file, pieces, staging_in_.data()));
-      RETURN_IF_ERROR(store_.Write(tensor, block.begin, end - block.begin, staging_in_.data()));
+      RETURN_IF_ERROR(ReadPieces(file, pieces, store_.Row(tensor, 0)));
+      continue;
     }
-    int64_t bytes = 0;
-    for (const RowPiece& piece : pieces) bytes += piece.rows * row_bytes;
-    course_.Note([bytes](RunProgress& progress) { progress.bytes_read += bytes; });
+    const int64_t end = std::min(block.end, store_.rows(tensor));
+    if (end <= block.begin) continue;
+    staging_in_.resize(static_cast<size_t>((end - block.begin) * file.row_bytes));
+    for (RowPiece& piece : pieces) piece.memory_row -= block.begin;
+    RETURN_IF_ERROR(ReadPieces(file, pieces, staging_in_.data()));
+    RETURN_IF_ERROR(store_.Write(tensor, block.begin, end - block.begin, staging_in_.data()));
+  }
+  return absl::OkStatus();
+}
+
+// Looks at the first block, if it can be read elsewhere than in order: not through staging.
+bool FileWay::IsScattered() const {
+  for (const auto& [tensor, file] : files_.inputs) {
+    if (IsInOrder(tensor) || !store_.host_memory()) continue;
+    const int64_t rows = std::min(BlockRows(files_.inputs), store_.rows(tensor));
+    const auto pieces = std::ssize(PiecesOf(work_, store_.tokens(), tensor, 0, rows));
+    return rows * file.row_bytes < pieces * kScatteredBytes;
+  }
+  return false;
+}
+
+std::vector<RowPiece> FileWay::PiecesOfPart(int64_t part) const {
+  const int64_t tokens = KeyTokens(work_.shape().spec);
+  const int64_t begin = tokens * part / parts_;
+  const int64_t end = tokens * (part + 1) / parts_;
+  const std::span<const int64_t> token = store_.tokens();
+  std::vector<RowPiece> pieces;
+  for (int64_t row = 0; row < store_.rows(TensorKind::kK); ++row) {
+    if (token[row] < begin || token[row] >= end) continue;
+    pieces.push_back({.file_row = token[row], .memory_row = row, .rows = 1});
+  }
+  InFileOrder(pieces);
+  return pieces;
+}
+
+absl::Status FileWay::ReadByParts() {
+  for (int64_t part = 0; part < parts_; ++part) {
+    const std::vector<RowPiece> scattered = PiecesOfPart(part);
+    for (const auto& [tensor, file] : files_.inputs) {
+      if (!IsInOrder(tensor)) ReadAhead(file, scattered);
+    }
+    for (const auto& [tensor, file] : files_.inputs) {
+      const int64_t rows = store_.rows(tensor);
+      RETURN_IF_ERROR(ReadPieces(
+          file,
+          IsInOrder(tensor)
+              ? PiecesOf(work_, {}, tensor, rows * part / parts_, rows * (part + 1) / parts_)
+              : scattered,
+          store_.Row(tensor, 0)));
+    }
+    RETURN_IF_ERROR(course_.failure());
   }
   return absl::OkStatus();
 }
 
 absl::Status FileWay::FinishInput() {
+  if (IsScattered()) {
+    const int64_t tokens = KeyTokens(work_.shape().spec);
+    parts_ = std::clamp(tokens / kLeastPartRows, int64_t{1}, kMostParts);
+    return ReadByParts();
+  }
   const int64_t block_rows = BlockRows(files_.inputs);
   std::deque<Block> ahead;
   int64_t prepared = 0;
@@ -172,25 +238,42 @@ void FileWay::CountNotFinite(TensorKind tensor, const std::vector<RowPiece>& pie
   }
 }
 
-absl::Status FileWay::Write(TensorKind tensor, const FileRows& file, int64_t begin, int64_t end) {
-  std::vector<RowPiece> pieces = PiecesOf(work_, store_.tokens(), tensor, begin, end);
-  const std::byte* memory = nullptr;
-  if (store_.host_memory()) {
-    memory = store_.Row(tensor, 0);
-  } else {
-    staging_out_.resize(static_cast<size_t>((end - begin) * file.row_bytes));
-    RETURN_IF_ERROR(store_.Read(tensor, begin, end - begin, staging_out_.data()));
-    for (RowPiece& piece : pieces) piece.memory_row -= begin;
-    memory = staging_out_.data();
-  }
+absl::Status FileWay::WritePieces(TensorKind tensor, const FileRows& file,
+                                  const std::vector<RowPiece>& pieces, const std::byte* memory) {
   CountNotFinite(tensor, pieces, memory, file.row_bytes);
   RETURN_IF_ERROR(WriteRows(file, pieces, memory));
-  const int64_t bytes = (end - begin) * file.row_bytes;
+  int64_t bytes = 0;
+  for (const RowPiece& piece : pieces) bytes += piece.rows * file.row_bytes;
   course_.Note([bytes](RunProgress& progress) { progress.bytes_written += bytes; });
   return absl::OkStatus();
 }
 
+absl::Status FileWay::Write(TensorKind tensor, const FileRows& file, int64_t begin, int64_t end) {
+  std::vector<RowPiece> pieces = PiecesOf(work_, store_.tokens(), tensor, begin, end);
+  if (store_.host_memory()) return WritePieces(tensor, file, pieces, store_.Row(tensor, 0));
+  staging_out_.resize(static_cast<size_t>((end - begin) * file.row_bytes));
+  RETURN_IF_ERROR(store_.Read(tensor, begin, end - begin, staging_out_.data()));
+  for (RowPiece& piece : pieces) piece.memory_row -= begin;
+  return WritePieces(tensor, file, pieces, staging_out_.data());
+}
+
+absl::Status FileWay::WriteByParts(RunReplies& replies) {
+  for (int64_t part = 0; part < parts_; ++part) {
+    const std::vector<RowPiece> pieces = PiecesOfPart(part);
+    for (const auto& [tensor, file] : files_.outputs) {
+      RETURN_IF_ERROR(WritePieces(tensor, file, pieces, store_.Row(tensor, 0)));
+    }
+    RETURN_IF_ERROR(replies.WriteMoved());
+  }
+  return absl::OkStatus();
+}
+
 absl::Status FileWay::Put(int64_t rows_final, RunReplies& replies, grpc::WriteOptions /*options*/) {
+  if (parts_ > 0 && !IsInOrder(TensorKind::kOut)) {
+    if (rows_final < store_.rows() || written_ == rows_final) return absl::OkStatus();
+    written_ = rows_final;
+    return WriteByParts(replies);
+  }
   const int64_t block_rows = BlockRows(files_.outputs);
   while (written_ < rows_final) {
     const int64_t end = std::min(written_ + block_rows, rows_final);

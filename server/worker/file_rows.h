@@ -1,6 +1,7 @@
 // Rows in files (RunOpen.files), read straight to their places in the shard and written from there.
 // Inputs are read by blocks in the order of the shard, so that compute begins with the first, and
-// within a block in the order of the file.
+// within a block in the order of the file. Rows that an order scatters have no neighbours in a
+// block. They are all read, and later written, in the order of the file.
 #pragma once
 
 #include <cstddef>
@@ -54,11 +55,21 @@ class FileWay final : public ShardWay {
     int64_t begin = 0, end = 0;
     std::map<TensorKind, std::vector<RowPiece>> pieces;
   };
+  bool IsInOrder(TensorKind tensor) const;
   Block Prepare(int64_t begin, int64_t end) const;
   absl::Status Read(Block& block);
+  absl::Status ReadPieces(const FileRows& file, const std::vector<RowPiece>& pieces,
+                          std::byte* memory);
   absl::Status Write(TensorKind tensor, const FileRows& file, int64_t begin, int64_t end);
+  absl::Status WritePieces(TensorKind tensor, const FileRows& file,
+                           const std::vector<RowPiece>& pieces, const std::byte* memory);
   void CountNotFinite(TensorKind tensor, const std::vector<RowPiece>& pieces,
                       const std::byte* memory, int64_t row_bytes);
+
+  bool IsScattered() const;
+  std::vector<RowPiece> PiecesOfPart(int64_t part) const;
+  absl::Status ReadByParts();
+  absl::Status WriteByParts(RunReplies& replies);
 
   const RunFiles& files_;
   const RunWork& work_;
@@ -66,6 +77,7 @@ class FileWay final : public ShardWay {
   RunCourse& course_;
   std::vector<std::byte> staging_in_, staging_out_;  // for a device's rows
   int64_t written_ = 0;                              // local rows
+  int64_t parts_ = 0;                                // of the files, if rows are scattered
 };
 
 }  // namespace hilbert_ring::server
