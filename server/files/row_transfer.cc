@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "server/files/open_beneath.h"
@@ -17,6 +18,8 @@ namespace {
 constexpr int64_t kMostBytes = 8 << 20;  // of a call, so that a cancelled job ends soon
 // Copying a page from the system's cache takes about as long as a call.
 constexpr int64_t kMostGap = 4096;
+constexpr int64_t kMostGathered = 512 << 10;
+constexpr int64_t kSmallPart = 1024;
 
 struct Group {
   int64_t begin = 0, end = 0;  // bytes of the file
@@ -107,8 +110,23 @@ void InFileOrder(std::vector<RowPiece>& pieces) {
 
 absl::Status ReadRows(const FileRows& file, std::span<const RowPiece> pieces, std::byte* memory) {
   std::vector<std::byte> dropped(kMostGap);
-  return ForEachGroup(file, pieces, memory, dropped,
-                      [&](Group& group) { return Run(preadv, "cannot read", file, group); });
+  std::vector<std::byte> gathered;
+  return ForEachGroup(file, pieces, memory, dropped, [&](Group& group) {
+    const int64_t bytes = group.end - group.begin;
+    if (bytes > kMostGathered || bytes > std::ssize(group.parts) * kSmallPart) {
+      return Run(preadv, "cannot read", file, group);
+    }
+    gathered.resize(kMostGathered);
+    Group whole{group.begin, group.end, {{gathered.data(), static_cast<size_t>(bytes)}}};
+    absl::Status status = Run(preadv, "cannot read", file, whole);
+    if (!status.ok()) return status;
+    const std::byte* from = gathered.data();
+    for (const iovec& part : group.parts) {
+      if (part.iov_base != dropped.data()) std::memcpy(part.iov_base, from, part.iov_len);
+      from += part.iov_len;
+    }
+    return absl::OkStatus();
+  });
 }
 
 absl::Status WriteRows(const FileRows& file, std::span<const RowPiece> pieces,

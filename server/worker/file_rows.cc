@@ -31,7 +31,7 @@ constexpr int64_t kScatteredBytes = 4096;
 // Parts of the files by which scattered rows are read and written: a part's list of rows is small
 // beside the shard, and the search for its rows is short beside their copies.
 constexpr int64_t kMostParts = 64;
-constexpr int64_t kLeastPartRows = 4096;
+constexpr int64_t kLeastPartRows = 16384;
 
 absl::StatusOr<Descriptor> Open(int root, const v1::ShardFile& file, bool is_input) {
   ASSIGN_OR_RETURN(Descriptor opened, is_input

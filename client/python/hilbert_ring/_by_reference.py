@@ -35,6 +35,10 @@ CHOICES = ("auto", "always", "never")
 # of 32 MiB 0.69 to 0.80, at a third to a half of the client's processor time (Intel Xeon with AMX, 2 cores,
 # load 17 to 20; bench/shared_arrays.py).
 SHARED_BYTES = 8 << 20
+# Smaller rows in an order of coordinates are sent. Workers write them nearly one by one. Jobs of 128 MiB with random
+# coordinates took 1.2 times the time of sending with rows of 128 bytes, 1.0 with 256, 0.9 with 512 (AMD EPYC, Zen 4,
+# 2 cores, load 8; bench/shared_arrays.py).
+SCATTERED_ROW_BYTES = 256
 ASK_SECONDS = 5.0  # for the data root: a service that does not answer is not on this host
 
 # After a failure with one of these reasons the job may succeed if its tensors are sent.
@@ -138,6 +142,8 @@ class Naming:
     def may_share_memory(self) -> bool:
         """Returns whether the tensors outside of files lie in memory and are large enough for scratch files."""
         call = self._call
+        if pb.TENSOR_COORDS in call.inputs.readers and call.inputs.row_bytes[pb.TENSOR_Q] < SCATTERED_ROW_BYTES:
+            return False
         size = call.inputs.total_bytes() + sum(
             output.nbytes for tensor, output in call.outputs.items() if tensor != pb.TENSOR_POOLED)
         return size >= SHARED_BYTES and all(
