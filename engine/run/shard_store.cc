@@ -1,6 +1,7 @@
 #include "engine/run/shard_store.h"
 
 #include <cstring>
+#include <utility>
 
 #include "engine/base/return_if_error.h"
 
@@ -8,7 +9,14 @@ namespace hilbert_ring {
 absl::StatusOr<std::unique_ptr<ShardStore>> ShardStore::Make(Device& device, const Plan& plan,
                                                              int rank) {
   const ShardLayout layout(plan, rank);
+  if (device.host_memory()) {
+    ASSIGN_OR_RETURN(auto piece, device.Allocate(layout.bytes()));
+    std::unique_ptr<ShardStore> store = Over(HostShard(piece->data(), layout));
+    store->buffers_.push_back(std::move(piece));
+    return store;
+  }
   std::unique_ptr<ShardStore> store(new ShardStore(layout));
+  store->device_ = &device;
   const auto allocate = [&](int64_t bytes, std::byte*& data) {
     ASSIGN_OR_RETURN(auto buffer, device.Allocate(bytes));
     data = buffer->data();
@@ -23,13 +31,8 @@ absl::StatusOr<std::unique_ptr<ShardStore>> ShardStore::Make(Device& device, con
   std::byte* tokens = nullptr;
   RETURN_IF_ERROR(allocate(layout.tokens() * static_cast<int64_t>(sizeof(int64_t)), tokens));
   store->device_tokens_ = reinterpret_cast<int64_t*>(tokens);
-  if (device.host_memory()) {
-    store->tokens_ = {store->device_tokens_, static_cast<size_t>(layout.tokens())};
-  } else {
-    store->device_ = &device;
-    store->tokens_on_host_.resize(static_cast<size_t>(layout.tokens()));
-    store->tokens_ = store->tokens_on_host_;
-  }
+  store->tokens_on_host_.resize(static_cast<size_t>(layout.tokens()));
+  store->tokens_ = store->tokens_on_host_;
   return store;
 }
 

@@ -1,7 +1,7 @@
 // A rank's shard of a job in device memory: the job's tensors (Q, K, V, out and lse of an attention
 // job), and its part of the order.
 //
-//   auto store = ShardStore::Make(device, plan, rank).value();   // allocates all memory
+//   auto store = ShardStore::Make(device, plan, rank).value();   // host memory: in one piece
 //   store->WriteTokens(0, tokens);                               // the order, if the job has one
 //   store->Write(TensorKind::kQ, local_row, rows, bytes);        // as rows arrive
 //   Execute(...);                                                // engine/run/executor.h
@@ -67,7 +67,7 @@ class ShardStore {
   explicit ShardStore(const ShardLayout& layout) : layout_(layout) {}
 
   Device* device_ = nullptr;  // null: host memory
-  const ShardLayout layout_;  // sizes only, if tensors have buffers of their own
+  const ShardLayout layout_;  // on a device sizes only
   std::byte* tensors_[kTensorKinds] = {};
   std::span<int64_t> tokens_;
   int64_t* device_tokens_ = nullptr;

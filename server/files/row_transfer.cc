@@ -18,12 +18,16 @@ namespace {
 constexpr int64_t kMostBytes = 8 << 20;  // of a call, so that a cancelled job ends soon
 // Copying a page from the system's cache takes about as long as a call.
 constexpr int64_t kMostGap = 4096;
-constexpr int64_t kMostGathered = 512 << 10;
-constexpr int64_t kSmallPart = 1024;
+// Smaller pieces, on average, are read with their gaps to a buffer of the cache and copied from
+// there: a third less time than a preadv into 1,024 places (128 bytes, half of the rows, Zen 4).
+constexpr int64_t kSmallPiece = 1024;
+constexpr int64_t kGatheredBytes = 64 << 10;
 
 struct Group {
   int64_t begin = 0, end = 0;  // bytes of the file
   std::vector<iovec> parts;
+
+  size_t bytes() const { return static_cast<size_t>(end - begin); }
 };
 
 absl::Status Truncated(const FileRows& file, int64_t at) {
@@ -56,31 +60,36 @@ absl::Status Run(Call call, const char* what, const FileRows& file, Group& group
   return absl::OkStatus();
 }
 
-// Cuts pieces into groups. dropped: receives the bytes of gaps, which are no larger.
+struct GroupLimits {
+  int64_t bytes = kMostBytes;
+  std::span<std::byte> dropped;  // receives the bytes of gaps, which are no larger
+};
+
+// Cuts pieces into groups.
 template <typename Visit>
 absl::Status ForEachGroup(const FileRows& file, std::span<const RowPiece> pieces, std::byte* memory,
-                          std::span<std::byte> dropped, const Visit& visit) {
+                          const GroupLimits& limits, const Visit& visit) {
   Group group;
   const auto flush = [&]() -> absl::Status {
     absl::Status status = group.parts.empty() ? absl::OkStatus() : visit(group);
     group.parts.clear();
     return status;
   };
-  const int64_t most_rows = std::max<int64_t>(1, kMostBytes / file.row_bytes);
+  const int64_t most_rows = std::max<int64_t>(1, limits.bytes / file.row_bytes);
   for (const RowPiece& piece : pieces) {
     for (int64_t done = 0; done < piece.rows;) {
       const int64_t rows = std::min(most_rows, piece.rows - done);
       const int64_t begin = file.offset + (piece.file_row + done) * file.row_bytes;
       const int64_t bytes = rows * file.row_bytes;
       const int64_t gap = begin - group.end;
-      const bool fits = !group.parts.empty() && gap <= std::ssize(dropped) &&
+      const bool fits = !group.parts.empty() && gap <= std::ssize(limits.dropped) &&
                         std::ssize(group.parts) + 2 <= IOV_MAX &&
-                        begin + bytes - group.begin <= kMostBytes;
+                        begin + bytes - group.begin <= limits.bytes;
       if (!fits) {
         if (absl::Status status = flush(); !status.ok()) return status;
         group.begin = begin;
       } else if (gap > 0) {
-        group.parts.push_back({dropped.data(), static_cast<size_t>(gap)});
+        group.parts.push_back({limits.dropped.data(), static_cast<size_t>(gap)});
       }
       group.parts.push_back(
           {memory + (piece.memory_row + done) * file.row_bytes, static_cast<size_t>(bytes)});
@@ -110,23 +119,26 @@ void InFileOrder(std::vector<RowPiece>& pieces) {
 
 absl::Status ReadRows(const FileRows& file, std::span<const RowPiece> pieces, std::byte* memory) {
   std::vector<std::byte> dropped(kMostGap);
-  std::vector<std::byte> gathered;
-  return ForEachGroup(file, pieces, memory, dropped, [&](Group& group) {
-    const int64_t bytes = group.end - group.begin;
-    if (bytes > kMostGathered || bytes > std::ssize(group.parts) * kSmallPart) {
-      return Run(preadv, "cannot read", file, group);
-    }
-    gathered.resize(kMostGathered);
-    Group whole{group.begin, group.end, {{gathered.data(), static_cast<size_t>(bytes)}}};
-    absl::Status status = Run(preadv, "cannot read", file, whole);
-    if (!status.ok()) return status;
-    const std::byte* from = gathered.data();
-    for (const iovec& part : group.parts) {
-      if (part.iov_base != dropped.data()) std::memcpy(part.iov_base, from, part.iov_len);
-      from += part.iov_len;
-    }
-    return absl::OkStatus();
-  });
+  int64_t bytes = 0;
+  for (const RowPiece& piece : pieces) bytes += piece.rows * file.row_bytes;
+  if (bytes >= std::ssize(pieces) * kSmallPiece) {
+    return ForEachGroup(file, pieces, memory, {.dropped = dropped},
+                        [&](Group& group) { return Run(preadv, "cannot read", file, group); });
+  }
+  std::vector<std::byte> gathered(kGatheredBytes);
+  return ForEachGroup(file, pieces, memory, {.bytes = kGatheredBytes, .dropped = dropped},
+                      [&](const Group& group) {
+                        Group whole = {group.begin, group.end, {{gathered.data(), group.bytes()}}};
+                        absl::Status status = Run(preadv, "cannot read", file, whole);
+                        if (!status.ok()) return status;
+                        const std::byte* from = gathered.data();
+                        for (const iovec& part : group.parts) {
+                          const bool gap = part.iov_base == dropped.data();
+                          if (!gap) std::memcpy(part.iov_base, from, part.iov_len);
+                          from += part.iov_len;
+                        }
+                        return status;
+                      });
 }
 
 absl::Status WriteRows(const FileRows& file, std::span<const RowPiece> pieces,

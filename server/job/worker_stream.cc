@@ -44,11 +44,11 @@ absl::Status WorkerStream::Make() {
   if (absl::Status status = MakeShard(); !status.ok()) {
     return wire::WithReason(status, wire::reason::kHeldRowsMemory);
   }
-  if (offered()) {
+  if (offered() && !parts_.job.rows.InFiles()) {
     forwarder_.emplace(OutputRows(parts_.plan, rank_, SourceOf(rows()), parts_.job.open.want_lse(),
                                   parts_.job.delivered),
                        shard_.memory, parts_.services.memory.threads, run_, rank_, stop_);
-  } else {
+  } else if (!offered()) {
     shares_ = false;
   }
   return absl::OkStatus();

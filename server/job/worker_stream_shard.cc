@@ -17,9 +17,10 @@ std::unique_ptr<JobMemory::Reservation> WorkerStream::ReserveCopy(int64_t bytes)
 absl::Status WorkerStream::MakeShard() {
   const Plan& plan = parts_.plan;
   HeldRows& held = parts_.job.held;
-  // Rows of files go to the worker's own memory, which has huge pages.
-  const bool offer = !parts_.job.rows.InFiles() && parts_.settings().share_memory &&
-                     MayShareMemory(member().address);
+  // Rows of files come faster to the worker's own memory, which has huge pages. A check reads them.
+  const bool read_here = !parts_.job.rows.InFiles() || parts_.job.check != nullptr;
+  const bool offer =
+      read_here && parts_.settings().share_memory && MayShareMemory(member().address);
   std::unique_ptr<JobMemory::Reservation> copy;
   if (!offer) copy = ReserveCopy(ShardLayout(plan, rank_).bytes());
   if (!offer && copy == nullptr && held.empty()) return absl::OkStatus();

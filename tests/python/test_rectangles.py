@@ -81,6 +81,7 @@ def test_jobs_are_the_definitions(service, name):
 @pytest.mark.parametrize("name", ["hilbert", "no_keys", "cross", "packed"])
 def test_rows_in_files_and_in_shared_memory(tmp_path, monkeypatch, name):
     monkeypatch.setattr(hilbert_ring._by_reference, "SHARED_BYTES", 1)
+    monkeypatch.setattr(hilbert_ring._by_reference, "SCATTERED_ROW_BYTES", 1)
     given, arguments = arguments_of(name)
     with hilbert_ring.local(workers=2) as own:
         shared = own.attend(*given, progress=False, **arguments)

@@ -36,9 +36,9 @@ CHOICES = ("auto", "always", "never")
 # load 17 to 20; bench/shared_arrays.py).
 SHARED_BYTES = 8 << 20
 # Smaller rows in an order of coordinates are sent. Workers write them nearly one by one. Jobs of 128 MiB with random
-# coordinates took 1.2 times the time of sending with rows of 128 bytes, 1.0 with 256, 0.9 with 512 (AMD EPYC, Zen 4,
-# 2 cores, load 8; bench/shared_arrays.py).
-SCATTERED_ROW_BYTES = 256
+# coordinates took 1.36 times the time of sending with rows of 128 bytes, 1.26 with 256, 0.81 with 512 (AMD EPYC,
+# Zen 4, 2 cores, load 6; bench/shared_arrays.py).
+SCATTERED_ROW_BYTES = 512
 ASK_SECONDS = 5.0  # for the data root: a service that does not answer is not on this host
 
 # After a failure with one of these reasons the job may succeed if its tensors are sent.
