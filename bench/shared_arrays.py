@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
-"""Arrays shared with a service on the same host, without a copy, beside the same arrays sent, by the Python client.
+"""Arrays in shared memory beside the same arrays sent, and passed by path as files in memory, by the Python client.
 
-    shared_arrays.py [--tokens 256,1024,4096,65536,425984] [--rounds 5]
+    shared_arrays.py [--jobs small,light,ordered,reports] [--rounds 5] [--workers 2]
 
-`./dev bench python` builds the programs and calls this. Each round runs every length both ways, in alternating order;
-the first round is a warm-up. The published configuration, float32, no order.
+`./dev bench python` builds the programs and calls this. Each round runs every job all ways, in alternating order; the
+first round is a warm-up. float32. The second table has processor seconds of each process.
 """
 import argparse
 import gc
 import os
 import statistics
+import tempfile
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -19,9 +21,18 @@ from hilbert_ring import _by_reference
 from hilbert_ring._connection import run
 from hilbert_ring.v1 import attention_pb2 as pb
 from python_client import PATTERN, processor
+from resident_memory import processes_of
 
-HEADS, DIM = 8, 64
-WAYS = {"sent": "never", "shared": "auto"}
+LIGHT = {"segments": [64]}
+JOBS = {  # tokens, heads, dim, pattern; "ordered": at random coordinates
+    "small": [(256, 8, 64, PATTERN), (1024, 8, 64, PATTERN)],
+    "light": [(1024, 8, 64, LIGHT), (2048, 8, 64, LIGHT), (4096, 8, 64, LIGHT), (8192, 8, 64, LIGHT)],
+    "ordered": [(262_144, 2, 16, LIGHT), (65_536, 8, 16, LIGHT), (32_768, 8, 64, LIGHT)],
+    "reports": [(425_984, 8, 64, PATTERN)],
+}
+WAYS = {"sent": "never", "shared": "auto", "by path": "always"}
+PROCESSES = ("client", "coordinator", "worker")
+TICK = os.sysconf("SC_CLK_TCK")
 
 
 def await_root(client, workers):
@@ -32,58 +43,110 @@ def await_root(client, workers):
         time.sleep(0.01)
 
 
-def measure(client, arrays, how):
-    """Returns seconds, CPU seconds of the client, and the output."""
-    start, used = time.perf_counter(), time.process_time()
-    result = client.attend(*arrays, lse=False, by_reference=WAYS[how], progress=False, **PATTERN)
-    seconds, used = time.perf_counter() - start, time.process_time() - used
-    assert result.report.by_reference == (how == "shared")
-    return seconds, used, result.out
+class Job:
+    def __init__(self, group, tokens, heads, dim, pattern, root):
+        self.name = f"{group}: {tokens:,} tokens, {heads} heads of {dim}"
+        self.mib = 4 * tokens * heads * dim * 4 / 2**20
+        random = np.random.default_rng(1)
+        self.arrays = [random.standard_normal((tokens, heads, dim), dtype="f4") for _ in "qkv"]
+        self.pattern = dict(pattern)
+        self.named_pattern = dict(pattern)
+        self.files = [root / f"{tensor}.npy" for tensor in ("q", "k", "v", "out", "coords")]
+        if group == "ordered":
+            coords = random.integers(0, 1 << 20, (tokens, 2), dtype="u4")
+            np.save(self.files[4], coords)
+            self.pattern["ordering"] = hilbert_ring.Hilbert(coords=coords)
+            self.named_pattern["ordering"] = hilbert_ring.Hilbert(coords=self.files[4])
+        for file, values in zip(self.files, self.arrays):
+            np.save(file, values)
+
+    def run(self, client, how):
+        """Returns seconds and the output."""
+        named = how == "by path"
+        arrays, pattern = (self.files[:3], self.named_pattern) if named else (self.arrays, self.pattern)
+        start = time.perf_counter()
+        result = client.attend(*arrays, out=self.files[3] if named else None, lse=False, by_reference=WAYS[how],
+                               progress=False, **pattern)
+        seconds = time.perf_counter() - start
+        assert result.report.by_reference == (how != "sent")
+        return seconds, result.out
 
 
-def row(tokens, measured):
-    middle = {how: statistics.median(seconds for seconds, _ in runs) for how, runs in measured.items()}
-    used = {how: statistics.median(used for _, used in runs) for how, runs in measured.items()}
-    pairs = sorted(sent / shared for (sent, _), (shared, _) in zip(measured["sent"], measured["shared"]))
-    cells = [f"{tokens:,}", f"{4 * tokens * HEADS * DIM * 4 / 2**20:,.0f}",
-             *(f"{1000 * middle[how]:,.1f}" for how in WAYS),
-             f"{statistics.median(pairs):.2f} ({pairs[0]:.2f} to {pairs[-1]:.2f})",
-             *(f"{1000 * used[how]:,.1f}" for how in WAYS)]
+def used(processes):
+    """Returns user and system seconds by kind of process."""
+    seconds = {kind: np.zeros(2) for kind in PROCESSES}
+    for name, process in processes.items():
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        seconds[name.split()[0]] += [int(ticks) / TICK for ticks in fields[11:13]]
+    return seconds
+
+
+def measure(job, rounds, repeats, client, processes):
+    """Returns seconds of each round, and processor seconds of a job by kind of process, by way."""
+    measured = {how: [] for how in WAYS}
+    spent = {how: {kind: np.zeros(2) for kind in PROCESSES} for how in WAYS}
+    for turn in range(rounds + 1):
+        outs = []
+        for how in sorted(WAYS, reverse=turn % 2 == 0):
+            before, seconds = used(processes), []
+            for _ in range(repeats):
+                one, out = job.run(client, how)
+                seconds.append(one)
+            after = used(processes)
+            outs.append(out)
+            if turn > 0:
+                measured[how].append(statistics.median(seconds))
+                for kind in PROCESSES:
+                    spent[how][kind] += (after[kind] - before[kind]) / repeats / rounds
+        assert all(np.array_equal(outs[0], out) for out in outs)
+        del out, outs
+        gc.collect()
+    return measured, spent
+
+
+def times_row(job, measured):
+    cells = [job.name, f"{job.mib:,.0f}", *(f"{1000 * statistics.median(measured[how]):,.1f}" for how in WAYS)]
+    for how in ("shared", "by path"):
+        pairs = sorted(sent / other for sent, other in zip(measured["sent"], measured[how]))
+        cells.append(f"{statistics.median(pairs):.2f} ({pairs[0]:.2f} to {pairs[-1]:.2f})")
+    return "| " + " | ".join(cells) + " |"
+
+
+def processor_row(job, how, spent):
+    cells = [job.name, how]
+    for kind in PROCESSES:
+        user, system = spent[how][kind] / (job.mib / 1024)
+        cells.append(f"{user:.2f}, {system:.2f}")
     return "| " + " | ".join(cells) + " |"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tokens", default="256,1024,4096,65536,425984")
+    parser.add_argument("--jobs", default="small,light,ordered,reports")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=2)
     given = parser.parse_args()
-    lengths = [int(tokens) for tokens in given.tokens.split(",")]
-    _by_reference.SHARED_BYTES = 1  # shares arrays of any length
-    random = np.random.default_rng(1)
-    arrays = [random.standard_normal((max(lengths), HEADS, DIM), dtype="f4") for _ in "qkv"]
-    measured = {tokens: {how: [] for how in WAYS} for tokens in lengths}
-    print(f"{processor()}, {os.cpu_count()} cores; load {os.getloadavg()[0]:.1f} before")
-    with hilbert_ring.local(workers=given.workers) as client:
-        await_root(client, given.workers)
-        for turn in range(given.rounds + 1):
-            for tokens in lengths:
-                parts = [array[:tokens] for array in arrays]
-                outs = []
-                for how in sorted(WAYS, reverse=turn % 2 == 0):
-                    seconds, used, out = measure(client, parts, how)
-                    outs.append(out)
-                    if turn > 0:
-                        measured[tokens][how].append((seconds, used))
-                assert np.array_equal(*outs)
-                del out, outs
-                gc.collect()
+    _by_reference.SHARED_BYTES = _by_reference.SCATTERED_ROW_BYTES = 1  # shares all arrays
+    print(f"{processor()}, {os.cpu_count()} cores, {given.workers} workers; load {os.getloadavg()[0]:.1f} before")
+    times, processors = [], []
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as root:
+        service = hilbert_ring.local(workers=given.workers, data_root=root)
+        with service as client:
+            await_root(client, given.workers)
+            processes = processes_of(service)
+            for group in given.jobs.split(","):
+                for shape in JOBS[group]:
+                    job = Job(group, *shape, Path(root))
+                    repeats = 1 if job.mib > 64 else 5
+                    measured, spent = measure(job, given.rounds, repeats, client, processes)
+                    times.append(times_row(job, measured))
+                    processors += [processor_row(job, how, spent) for how in WAYS]
     print(f"load {os.getloadavg()[0]:.1f} after, {given.rounds} rounds\n")
-    print("Arrays in memory, sent and shared\n")
-    print("| tokens | MiB of q, k, v, out | ms, sent | ms, shared | sent / shared (least to most) "
-          "| client ms of a processor, sent | shared |\n|--:|--:|--:|--:|--:|--:|--:|")
-    for tokens in lengths:
-        print(row(tokens, measured[tokens]))
+    print("Milliseconds\n")
+    print("| job | MiB of q, k, v, out | sent | shared | by path | sent / shared (least to most) | sent / by path |\n"
+          "| --- | --: | --: | --: | --: | --: | --: |", *times, sep="\n")
+    print("\nProcessor seconds a GiB of q, k, v, out: user, system\n")
+    print("| job | way | client | coordinator | workers |\n| --- | --- | --: | --: | --: |", *processors, sep="\n")
 
 
 if __name__ == "__main__":
