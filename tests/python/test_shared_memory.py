@@ -46,8 +46,9 @@ def local():
 
 @pytest.fixture
 def client(local, monkeypatch):
-    """A client that also shares the memory of small jobs."""
+    """A client that also shares the memory of small jobs, and keeps no files after them."""
     monkeypatch.setattr(_by_reference, "SHARED_BYTES", 1)
+    monkeypatch.setattr(_scratch, "KEPT_BYTES", -1)
     return local._client
 
 
@@ -257,6 +258,34 @@ hilbert_ring.connect({client.server!r}).attend(values, values, values, segments=
     assert no_jobs(client)
     result = client.attend(*tensors(), **PATTERN)
     assert result.report.by_reference and left(local) == []
+
+
+def test_the_next_job_writes_over_files_that_are_kept_for_a_moment(local, client, monkeypatch):
+    monkeypatch.setattr(_scratch, "KEPT_BYTES", 1 << 20)
+    monkeypatch.setattr(_scratch, "KEEP_SECONDS", 2)
+    values = tensors()
+    client.attend(*values, **PATTERN)
+    kept = {path.name: path.stat().st_ino for path in left(local)}
+    fewer = [x[:200] + 1 for x in values]
+    result = client.attend(*fewer, **PATTERN)
+    assert result.report.by_reference
+    same(result, client.attend(*fewer, by_reference="never", **PATTERN))
+    assert {"q", "k", "v"} < kept.keys() and kept == {path.name: path.stat().st_ino for path in left(local)}
+    assert until(lambda: not left(local))
+
+
+def test_a_program_that_ends_removes_kept_files(local, client):
+    script = f"""
+import numpy, hilbert_ring
+from hilbert_ring import _by_reference, _scratch
+_by_reference.SHARED_BYTES, _scratch.KEEP_SECONDS = 1, 60
+values = numpy.ones((64, 4, 16), "f4")
+hilbert_ring.connect({client.server!r}).attend(values, values, values, segments=[64])
+assert _scratch._kept
+"""
+    subprocess.run([sys.executable, "-c", script], timeout=UNTIL, check=True,
+                   env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    assert left(local) == []
 
 
 def test_files_of_a_client_that_lives_stay(local, client):

@@ -200,11 +200,11 @@ class Naming:
     def _use_scratch(self, folder: str, service_user: int, written: List[Any], scratched: _Outputs,
                      opening: pb.Open) -> None:
         inputs = self._call.inputs
+        self._scratch = make_scratch(folder, service_user)
         check_room(folder, sum(inputs.rows[tensor] * inputs.row_bytes[tensor] for tensor in written)
-                   + sum(output.nbytes for output in scratched.values()))
+                   + sum(output.nbytes for output in scratched.values()) - self._scratch.bytes())
         for output in scratched.values():
             len(output.bytes)  # a file takes its room on its own disk before the job runs
-        self._scratch = make_scratch(folder, service_user)
         if self._stopped:
             raise NoScratch("the job has ended")
         for tensor in written:
@@ -251,6 +251,8 @@ class Naming:
             else:
                 output.bytes.reshape(-1)[:] = data
                 outputs[tensor] = output
+        if self._scratch.keep():
+            self._scratch = None
         return replace(named, outputs=outputs, files=files)
 
     def stop(self) -> None:

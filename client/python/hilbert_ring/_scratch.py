@@ -3,11 +3,16 @@
     scratch = make_scratch(folder, service_user)   # a new folder in the caller's folder of the root
     path = scratch.write("q", blocks)              # relative to the caller's folder
     data = scratch.take("out", size)               # maps the end of a file and unlinks it
-    scratch.close()                                # removes the folder
+    if not scratch.keep():                         # leaves the folder to the next job, after a job that ended well
+        scratch.close()                            # removes it
+
+Fresh pages of a tmpfs, and freeing them, take longer than the copy to them. So the process's next job writes over the
+files of the last one if it comes soon.
 
 A scratch folder is FOLDER/hilbert-ring-scratch-USER/WORD, and its client locks it. An unlocked folder is of a killed
 client; the user's next client removes it. client/cpp/scratch.cc does the same.
 """
+import atexit
 import errno
 import fcntl
 import mmap
@@ -15,14 +20,16 @@ import os
 import secrets
 import stat
 from contextlib import contextmanager, suppress
-from threading import Event
-from typing import Iterable, Iterator, Optional, Tuple
+from threading import Event, Lock, Timer
+from typing import Dict, Iterable, Iterator, Optional, Tuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 _PREFIX = "hilbert-ring-scratch-"
 _TRIES = 100  # other clients may remove a folder between two calls of this client
+KEEP_SECONDS = 0.5
+KEPT_BYTES = 256 << 20  # the files of a larger job are not kept
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -76,18 +83,22 @@ def _memory_available() -> Optional[int]:
 class Scratch:
     """A scratch folder. Any thread may call `stop`; one thread at a time may call the other methods."""
 
-    def __init__(self, beneath: str, users: int, folder: int, file_mode: int) -> None:
+    def __init__(self, root: str, beneath: str, users: int, folder: int, file_mode: int) -> None:
         """Args:
+            root: the caller's folder.
             beneath: path of the scratch folder, relative to the caller's folder.
             users: descriptor of hilbert-ring-scratch-USER.
             folder: descriptor of the scratch folder, which holds the lock.
             file_mode: mode of its files.
         """
+        self._root = root
         self._beneath = beneath
         self._users = users
         self._folder = folder
         self._file_mode = file_mode
         self._stopped = Event()
+        self._sizes: Dict[str, int] = {}  # of files that it wrote
+        self._timer: Optional[Timer] = None
 
     def path(self, name: str) -> str:
         return f"{self._beneath}/{name}"
@@ -99,15 +110,21 @@ class Scratch:
             NoScratch: the disk is full, the file cannot be written, or `stop` was called.
         """
         with _explained(name):
-            file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC,
+            fresh = 0 if name in self._sizes else os.O_EXCL
+            file = os.open(name, os.O_WRONLY | os.O_CREAT | fresh | os.O_NOFOLLOW | os.O_CLOEXEC,
                            self._file_mode, dir_fd=self._folder)
             try:
                 os.fchmod(file, self._file_mode)
+                size = 0
                 for block in blocks:
                     while len(block) > 0:
                         if self._stopped.is_set():
                             raise NoScratch("the job has ended")
-                        block = block[os.write(file, block):]
+                        written = os.write(file, block)
+                        block = block[written:]
+                        size += written
+                os.ftruncate(file, size)
+                self._sizes[name] = size
             finally:
                 os.close(file)
         return self.path(name)
@@ -133,6 +150,43 @@ class Scratch:
     def stop(self) -> None:
         self._stopped.set()
 
+    def bytes(self) -> int:
+        """Returns the bytes of files that `write` wrote, also for an earlier job."""
+        return sum(self._sizes.values())
+
+    def keep(self) -> bool:
+        """Leaves the folder to the process's next job for a moment. False: the caller still has it.
+
+        Not kept: a large folder, and one beside another that is kept already.
+        """
+        if self._stopped.is_set() or self.bytes() > KEPT_BYTES:
+            return False
+        with _lock:
+            if _kept.setdefault(self._root, self) is not self:
+                return False
+            self._timer = Timer(KEEP_SECONDS, self._expire)
+            self._timer.daemon = True
+            self._timer.start()
+        return True
+
+    def reuse(self) -> bool:
+        """Returns whether the folder, which was kept, still lies in its place."""
+        assert self._timer is not None
+        self._timer.cancel()
+        self._stopped.clear()
+        try:
+            there = os.stat(os.path.join(self._root, self._beneath), follow_symlinks=False)
+            return os.path.samestat(there, os.fstat(self._folder))
+        except OSError:
+            return False
+
+    def _expire(self) -> None:
+        with _lock:
+            if _kept.get(self._root) is not self:
+                return
+            del _kept[self._root]
+        self.close()
+
     def close(self) -> None:
         """Removes the folder. May be called again."""
         folder, self._folder = self._folder, -1
@@ -146,6 +200,36 @@ class Scratch:
             os.rmdir(own)
 
 
+_lock = Lock()
+_kept: Dict[str, Scratch] = {}  # by the caller's folder
+
+
+def _take_kept(folder: str) -> Optional[Scratch]:
+    with _lock:
+        kept = _kept.pop(folder, None)
+    if kept is None or kept.reuse():
+        return kept
+    kept.close()
+    return None
+
+
+@atexit.register
+def _close_kept() -> None:
+    for folder in list(_kept):
+        kept = _take_kept(folder)
+        if kept is not None:
+            kept.close()
+
+
+def _forget_kept() -> None:
+    global _lock  # the parent's may be held
+    _lock = Lock()
+    _kept.clear()
+
+
+os.register_at_fork(after_in_child=_forget_kept)
+
+
 @contextmanager
 def _explained(name: str) -> Iterator[None]:
     try:
@@ -155,7 +239,7 @@ def _explained(name: str) -> Iterator[None]:
 
 
 def make_scratch(folder: str, service_user: int) -> Scratch:
-    """Makes a scratch folder in the caller's folder of a data root, which the service can read and write.
+    """Returns a kept or new scratch folder in the caller's folder of a data root, which the service can read and write.
 
     Args:
         service_user: id of the service's user.
@@ -164,6 +248,9 @@ def make_scratch(folder: str, service_user: int) -> Scratch:
         NoScratch: no such folder can be made.
     """
     folder_mode, file_mode = _modes(folder, service_user)
+    kept = _take_kept(folder)
+    if kept is not None:
+        return kept
     users_name = f"{_PREFIX}{os.geteuid()}"
     with _explained(os.path.join(folder, users_name)):
         for _ in range(_TRIES):
@@ -174,7 +261,7 @@ def make_scratch(folder: str, service_user: int) -> Scratch:
                 word = secrets.token_hex(8)
                 made = _make_locked(users, word, folder_mode)
                 if made is not None:
-                    return Scratch(f"{users_name}/{word}", users, made, file_mode)
+                    return Scratch(folder, f"{users_name}/{word}", users, made, file_mode)
             finally:
                 if made is None:
                     os.close(users)
