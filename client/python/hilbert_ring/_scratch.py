@@ -6,8 +6,8 @@
     if not scratch.keep():                         # leaves the folder to the next job, after a job that ended well
         scratch.close()                            # removes it
 
-Fresh pages of a tmpfs, and freeing them, take longer than the copy to them. So the process's next job writes over the
-files of the last one if it comes soon.
+Fresh pages of a tmpfs, and freeing them, take longer than the copy to them. The process's next
+job writes over the files of the last one if it comes soon.
 
 A scratch folder is FOLDER/hilbert-ring-scratch-USER/WORD, and its client locks it. An unlocked folder is of a killed
 client; the user's next client removes it. client/cpp/scratch.cc does the same.
