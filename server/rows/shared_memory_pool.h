@@ -1,49 +1,41 @@
-// Shards of ended jobs, kept for a moment for later jobs: fresh pages can cost as much processor
-// time as the rows. Thread-safe.
+// Shared shards of ended jobs for later jobs. Thread-safe.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <list>
 #include <memory>
+#include <utility>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
-#include "engine/base/mutex.h"
-#include "server/process/deadline.h"
-#include "server/process/interval_thread.h"
+#include "server/process/kept_memory.h"
 #include "server/shard/shared_memory.h"
 
 namespace hilbert_ring::server {
 
 class SharedMemoryPool {
  public:
-  // Frees memory that is not taken within `keep`, at most half of it later.
-  explicit SharedMemoryPool(std::chrono::milliseconds keep);
+  explicit SharedMemoryPool(std::chrono::milliseconds keep) : kept_(keep) {}
 
-  // Memory of `bytes` to a quarter more, kept or fresh. Without a fit all kept memory is freed
-  // first. Errors of SharedMemory::Create.
-  absl::StatusOr<std::shared_ptr<SharedMemory>> Take(int64_t bytes);
+  // Memory of `bytes` to a quarter more, kept or fresh. Errors of SharedMemory::Create.
+  absl::StatusOr<std::shared_ptr<SharedMemory>> Take(int64_t bytes) {
+    if (std::shared_ptr<SharedMemory> memory = kept_.Take(bytes, bytes + bytes / 4)) {
+      memory->MarkUsed();
+      ++hits_;
+      return memory;
+    }
+    ++misses_;
+    return SharedMemory::Create(bytes);
+  }
 
-  // Others may still read it: Take waits until they let go.
-  void Keep(std::shared_ptr<SharedMemory> memory);
+  void Keep(std::shared_ptr<SharedMemory> memory) { kept_.Keep(std::move(memory)); }
 
   int64_t hits() const { return hits_; }
   int64_t misses() const { return misses_; }
 
  private:
-  struct Kept {
-    std::shared_ptr<SharedMemory> memory;
-    Clock::time_point until;
-  };
-  void FreeOld();
-
-  const std::chrono::milliseconds keep_;
+  KeptMemory<SharedMemory> kept_;
   std::atomic<int64_t> hits_ = 0, misses_ = 0;
-  Mutex mutex_;
-  std::list<Kept> kept_ ABSL_GUARDED_BY(mutex_);  // the oldest first
-  IntervalThread thread_;                         // last: uses the members above
 };
 
 }  // namespace hilbert_ring::server

@@ -108,7 +108,7 @@ absl::Status RunCall::AwaitLane() {
 }
 
 absl::Status RunCall::Allocate() {
-  idle_bytes_ = ResidentBytes() - ListBytes(work_->plan());
+  idle_bytes_ = ResidentBytes() - ListBytes(work_->plan()) - state_.kept.bytes();
   RETURN_IF_ERROR(Reserve());
   RETURN_IF_ERROR(MakeShard());
   const absl::Status prepared =
@@ -255,7 +255,11 @@ void RunCall::AwaitComputed() {
 }
 
 void RunCall::Release() {
+  std::shared_ptr<Buffer> own = shard_ ? std::move(shard_->own) : nullptr;
   shard_.reset();
+  if (own != nullptr && own->bytes() >= RunShard::kLeastKept && course_.failure().ok()) {
+    state_.kept.Keep(std::move(own));
+  }
   files_ = {};
   const int64_t bytes = work_->cost().resident_bytes();
   work_.reset();

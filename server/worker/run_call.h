@@ -41,9 +41,12 @@ enum class RowsWay {
 
 // Ring, shard and the way of rows in and out, which a run holds while it has its lane.
 struct RunShard {
+  static constexpr int64_t kLeastKept = 8 << 20;  // fresh pages of less are few
+
   std::optional<RingTable::Lease> ring;  // empty: no exchange
   std::string transport = "none";        // of the ring
   std::shared_ptr<MappedShard> shared;   // null: not shared
+  std::shared_ptr<Buffer> own;           // null: shared, or of a device
   bool used = false;                     // may contain outputs of an earlier run
   RowsWay rows = RowsWay::kMessages;
   std::unique_ptr<ShardStore> store;

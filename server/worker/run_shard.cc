@@ -64,6 +64,16 @@ absl::Status RunCall::MakeShard() {
   if (shard.shared != nullptr && in_host_memory) {
     shard.store = ShardStore::Over(HostShard(shard.shared->memory->data(), layout));
     shard.used = open_.shared_memory().used();
+  } else if (in_host_memory) {
+    const int64_t bytes = layout.bytes();
+    if (bytes >= RunShard::kLeastKept) shard.own = state_.kept.Take(bytes, bytes);
+    shard.used = shard.own != nullptr;
+    if (!shard.used) {
+      auto fresh = lane_->device().Allocate(bytes);
+      if (!fresh.ok()) return wire::WithReason(fresh.status(), wire::reason::kWorkerMemory);
+      shard.own = *std::move(fresh);
+    }
+    shard.store = ShardStore::Over(HostShard(shard.own->data(), layout));
   } else {
     auto store = ShardStore::Make(lane_->device(), work_->plan(), work_->rank());
     if (!store.ok()) return wire::WithReason(store.status(), wire::reason::kWorkerMemory);

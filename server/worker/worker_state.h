@@ -13,6 +13,7 @@
 #include "engine/device/device.h"
 #include "hilbert_ring/v1/worker.pb.h"
 #include "server/metrics/worker_metrics.h"
+#include "server/process/kept_memory.h"
 #include "server/process/kept_threads.h"
 #include "server/shard/job_memory.h"
 #include "server/worker/active_calls.h"
@@ -77,6 +78,7 @@ struct WorkerState {
   WorkerMetrics metrics = {};
   KeptThreads threads = {};
   MappedShards shards = {};
+  KeptMemory<Buffer> kept{};  // shards of ended jobs in this process's memory
 };
 
 }  // namespace hilbert_ring::server

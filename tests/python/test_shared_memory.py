@@ -274,6 +274,15 @@ def test_the_next_job_writes_over_files_that_are_kept_for_a_moment(local, client
     assert until(lambda: not left(local))
 
 
+def test_outputs_of_the_last_job_are_not_in_the_next(client):
+    values = tensors((32_768, 4, 32))  # a shard that a worker keeps
+    client.attend(*values, segments=[64], progress=False)
+    sparse = {"segments": [64], "dilations": [4], "progress": False}
+    result = client.attend(*values, **sparse)
+    assert result.report.by_reference and not result.out[1].all()
+    same(result, client.attend(*values, by_reference="never", **sparse))
+
+
 def test_a_program_that_ends_removes_kept_files(local, client):
     script = f"""
 import numpy, hilbert_ring
