@@ -3,12 +3,13 @@
 //
 //   KeptMemory<Buffer> kept;
 //   std::shared_ptr<Buffer> memory = kept.Take(bytes, bytes);   // with old rows; null: make fresh
-//   memory kept.Keep(std::move(memory));                        // after a job that ended well
+//   kept.Keep(std::move(memory));                        // after a job that ended well
 #pragma once
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <memory>
 #include <utility>
@@ -32,11 +33,17 @@ class KeptMemory {
 
   // Memory of `least` to `most` bytes. Null without a fit: then all kept memory is freed.
   std::shared_ptr<Memory> Take(int64_t least, int64_t most) {
+    return Take([least, most](const Memory& memory) {
+      return memory.bytes() >= least && memory.bytes() <= most;
+    });
+  }
+
+  // The same for memory that `fits`.
+  std::shared_ptr<Memory> Take(const std::function<bool(const Memory&)>& fits) {
     std::list<Kept> freed;  // freed without the lock
     const MutexLock lock(mutex_);
-    const auto found = std::find_if(kept_.begin(), kept_.end(), [least, most](const Kept& kept) {
-      return kept.memory.use_count() == 1 && kept.memory->bytes() >= least &&
-             kept.memory->bytes() <= most;
+    const auto found = std::find_if(kept_.begin(), kept_.end(), [&fits](const Kept& kept) {
+      return kept.memory.use_count() == 1 && fits(*kept.memory);
     });
     if (found == kept_.end()) {
       freed.swap(kept_);

@@ -256,7 +256,9 @@ void RunCall::AwaitComputed() {
 
 void RunCall::Release() {
   std::shared_ptr<Buffer> own = shard_ ? std::move(shard_->own) : nullptr;
+  std::shared_ptr<MappedShard> shared = shard_ ? std::move(shard_->shared) : nullptr;
   shard_.reset();
+  if (shared != nullptr && shared->pin != nullptr) state_.pinned.Keep(std::move(shared));
   if (own != nullptr && own->bytes() >= RunShard::kLeastKept && course_.failure().ok()) {
     state_.kept.Keep(std::move(own));
   }

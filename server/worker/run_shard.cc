@@ -29,7 +29,7 @@ absl::StatusOr<std::shared_ptr<MappedShard>> OpenShared(const v1::RunOpen& open,
                                                       open.shared_memory().bytes(),
                                                       " bytes, must be ", layout.bytes()));
   }
-  return state.shards.Open(open.shared_memory(), device);
+  return MapShard(open.shared_memory(), device, state.pinned);
 }
 
 }  // namespace
@@ -61,12 +61,17 @@ absl::Status RunCall::MakeShard() {
                      report_.rows_from());
     }
   }
+  // Frees kept memory that does not fit, in any case: it would stand beside this job's.
+  std::shared_ptr<Buffer> kept;
+  if (in_host_memory && layout.bytes() >= RunShard::kLeastKept) {
+    kept = state_.kept.Take(layout.bytes(), layout.bytes());
+  }
   if (shard.shared != nullptr && in_host_memory) {
     shard.store = ShardStore::Over(HostShard(shard.shared->memory->data(), layout));
     shard.used = open_.shared_memory().used();
   } else if (in_host_memory) {
     const int64_t bytes = layout.bytes();
-    if (bytes >= RunShard::kLeastKept) shard.own = state_.kept.Take(bytes, bytes);
+    shard.own = std::move(kept);
     shard.used = shard.own != nullptr;
     if (!shard.used) {
       auto fresh = lane_->device().Allocate(bytes);

@@ -10,54 +10,27 @@
 #include "engine/spec/tensor.h"
 
 namespace hilbert_ring::server {
-namespace {
-
-constexpr std::chrono::milliseconds kKeep{500};
-
-}  // namespace
-
-MappedShards::MappedShards() : thread_(kKeep / 2, [this](const std::stop_token&) { FreeOld(); }) {}
-
-absl::StatusOr<std::shared_ptr<MappedShard>> MappedShards::Open(const v1::SharedMemory& offer,
-                                                                Device& device) {
-  if (device.host_memory() || !offer.used()) {
-    ASSIGN_OR_RETURN(auto memory, SharedMemory::Open(offer));
-    return std::make_shared<MappedShard>(std::move(memory), nullptr);
+absl::StatusOr<std::shared_ptr<MappedShard>> MapShard(const v1::SharedMemory& offer, Device& device,
+                                                      PinnedShards& kept) {
+  const bool pins = !device.host_memory() && offer.used();
+  if (pins) {
+    auto known = kept.Take([&offer](const MappedShard& shard) {
+      return shard.offer.process() == offer.process() && shard.offer.mark() == offer.mark();
+    });
+    if (known != nullptr) return known;
   }
-  {
-    const MutexLock lock(mutex_);
-    for (Kept& kept : kept_) {
-      if (kept.process != offer.process() || kept.mark != offer.mark()) continue;
-      kept.until = Clock::now() + kKeep;
-      return kept.shard;
-    }
-  }
-  ASSIGN_OR_RETURN(auto memory, SharedMemory::Open(offer));
-  auto pin = device.Pin(memory->data(), memory->bytes());
-  if (!pin.ok()) {
-    spdlog::info("shared memory of {} bytes is copied through pinned pieces: {}", memory->bytes(),
+  auto shard = std::make_shared<MappedShard>();
+  ASSIGN_OR_RETURN(shard->memory, SharedMemory::Open(offer));
+  shard->offer = offer;
+  if (!pins) return shard;
+  auto pin = device.Pin(shard->memory->data(), shard->memory->bytes());
+  if (pin.ok()) {
+    shard->pin = *std::move(pin);
+  } else {
+    spdlog::info("shared memory of {} bytes is copied through pinned pieces: {}", offer.bytes(),
                  std::string(pin.status().message()));
-    return std::make_shared<MappedShard>(std::move(memory), nullptr);
   }
-  auto shard = std::make_shared<MappedShard>(std::move(memory), *std::move(pin));
-  const MutexLock lock(mutex_);
-  kept_.push_back({offer.process(), offer.mark(), shard, Clock::now() + kKeep});
   return shard;
-}
-
-void MappedShards::FreeOld() {
-  std::list<Kept> freed;  // freed without the lock
-  const MutexLock lock(mutex_);
-  const Clock::time_point now = Clock::now();
-  for (auto kept = kept_.begin(); kept != kept_.end();) {
-    const auto next = std::next(kept);
-    if (kept->shard.use_count() > 1) {
-      kept->until = now + kKeep;
-    } else if (kept->until <= now) {
-      freed.splice(freed.end(), kept_, kept);
-    }
-    kept = next;
-  }
 }
 
 absl::StatusOr<int64_t> InPlaceWay::Take(const v1::RunRequest& message,

@@ -2,21 +2,16 @@
 // lie, or copied to a device with memory of its own.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
-#include <list>
 #include <memory>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "engine/base/mutex.h"
 #include "engine/device/device.h"
 #include "engine/plan/shard_layout.h"
 #include "engine/run/shard_store.h"
 #include "hilbert_ring/v1/worker.pb.h"
-#include "server/process/deadline.h"
-#include "server/process/interval_thread.h"
+#include "server/process/kept_memory.h"
 #include "server/shard/shared_memory.h"
 #include "server/worker/shard_ways.h"
 
@@ -25,32 +20,17 @@ namespace hilbert_ring::server {
 // Memory of the coordinator, mapped, and pinned if a device copies from it.
 struct MappedShard {
   std::shared_ptr<SharedMemory> memory;
-  std::unique_ptr<HostPin> pin;  // before the memory; null: not pinned
+  std::unique_ptr<HostPin> pin;  // released before the memory; null: not pinned
+  v1::SharedMemory offer;
 };
 
-// Maps of shared memory. A pinned map is kept for a moment, like the coordinator keeps the memory:
-// pinning takes as long as a copy. Thread-safe.
-class MappedShards {
- public:
-  MappedShards();
+using PinnedShards = KeptMemory<MappedShard>;
 
-  // FAILED_PRECONDITION if this process cannot reach the memory. device: pins memory that an
-  // earlier job used; a first job's pages would all have to be taken before its rows come.
-  absl::StatusOr<std::shared_ptr<MappedShard>> Open(const v1::SharedMemory& offer, Device& device);
-
- private:
-  struct Kept {
-    int64_t process = 0;
-    uint64_t mark = 0;
-    std::shared_ptr<MappedShard> shard;
-    Clock::time_point until;
-  };
-  void FreeOld();
-
-  Mutex mutex_;
-  std::list<Kept> kept_ ABSL_GUARDED_BY(mutex_);
-  IntervalThread thread_;  // last: uses the members above
-};
+// FAILED_PRECONDITION if this process cannot reach the memory. device: pins memory that an earlier
+// job used; a first job's pages would all have to be taken before its rows come. Pinning takes as
+// long as a copy, so that a job puts its pinned shard into `kept`.
+absl::StatusOr<std::shared_ptr<MappedShard>> MapShard(const v1::SharedMemory& offer, Device& device,
+                                                      PinnedShards& kept);
 
 // The coordinator writes rows to their places, and reads outputs there.
 class InPlaceWay final : public ShardWay {

@@ -77,7 +77,7 @@ struct WorkerState {
   CoordinatorSecret secret = {};  // of the coordinator, which alone may call
   WorkerMetrics metrics = {};
   KeptThreads threads = {};
-  MappedShards shards = {};
+  PinnedShards pinned{};      // of ended jobs on a GPU
   KeptMemory<Buffer> kept{};  // shards of ended jobs in this process's memory
 };
 
