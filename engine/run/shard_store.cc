@@ -47,7 +47,7 @@ std::unique_ptr<ShardStore> ShardStore::Over(const HostShard& shard) {
 }
 
 int64_t ShardStore::bytes() const {
-  if (buffers_.empty()) return layout_.net_bytes();
+  if (device_ == nullptr) return layout_.net_bytes();  // no page between tensors is taken
   int64_t bytes = 0;
   for (const std::unique_ptr<Buffer>& buffer : buffers_) bytes += buffer->bytes();
   return bytes;

@@ -40,7 +40,7 @@ class ShardStore {
   const ShardLayout& layout() const { return layout_; }
   int64_t rows() const { return layout_.rows(); }  // of the tensor with the most
   int64_t rows(TensorKind tensor) const { return layout_.rows(tensor); }
-  int64_t bytes() const;  // as allocated; over memory of the caller: its rows and tokens
+  int64_t bytes() const;  // of rows and tokens; on a device: as allocated
 
   // Returns whether Row() is a host address.
   bool host_memory() const { return device_ == nullptr; }
