@@ -150,7 +150,7 @@ class _Prepared:
         values = {**self._common, **_by_name(given)}
         for name in values.keys() - _KNOWN:
             raise InvalidArgumentError(f"{name} is no argument of a small job", field=name)
-        rows = [values.get(name) for name in "qkv"]
+        rows: List[Any] = [values.get(name) for name in "qkv"]
         if not (values["out"] is None and values["job_id"] is None and type(values["lse"]) is bool
                 and all(map(is_in_memory, rows))):
             return PreparedJob(values, self._chunk_bytes)

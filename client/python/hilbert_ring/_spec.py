@@ -95,10 +95,10 @@ def integers(field: str, values: Any) -> List[int]:
     """Returns the values of a repeated 64-bit field. values: a list, a tuple, or another sequence, as a 1-d array."""
     listed = _listed(field, values, "a list of integers")
     if isinstance(listed, np.ndarray) and listed.ndim == 1 and listed.dtype.kind in "iu":
-        fits = np.can_cast(listed.dtype, np.int64)
-        listed = listed.tolist()
-        if fits:
-            return listed
+        numbers: List[int] = listed.tolist()
+        if np.can_cast(listed.dtype, np.int64):
+            return numbers
+        listed = numbers
     if set(map(type, listed)) == {int} and -2**63 <= min(listed) and max(listed) < 2**63:
         return list(listed)
     return [integer(f"{field}[{i}]", value) for i, value in enumerate(listed)]

@@ -202,7 +202,7 @@ TEST_P(AttentionTest, NeighboursAreAsAlone) {
                                           {DataType::kBFloat16, 16, 128}}) {
     constexpr int64_t kKeys = 1100;
     const int64_t element = ElementBytes(dtype), row = kTasks * dim;
-    const auto normal = [&](int64_t count) {
+    const auto normal = [&, dtype = dtype](int64_t count) {
       std::vector<std::byte> made(static_cast<size_t>(count * element));
       std::normal_distribution<float> number;
       for (int64_t i = 0; i < count; ++i) StoreElement(dtype, made.data(), i, number(random));
