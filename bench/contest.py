@@ -78,7 +78,7 @@ class Peer:
 @dataclass
 class Result:
     name: str
-    seconds: list  # one a round; empty: the contestant is absent
+    seconds: list  # by round; empty if the contestant is absent
     difference: float = 0.0  # the largest to the engine's output
     absent: str = ""  # the reason
 

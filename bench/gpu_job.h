@@ -17,7 +17,7 @@ class Job {
   Job(Device& device, const JobSpec& spec);
 
   Figures Run();
-  int64_t key_bytes() const;  // of keys and values
+  int64_t key_bytes() const;  // bytes of all keys and values
 
   // Root mean square error of a few tokens' rows, relative to float64's values.
   double Error() const;

@@ -181,7 +181,7 @@ def _kinds(client):
         yield f"64 MiB of rows, {name}", "arrays", attend(_rows(1 << 13), segments=[64], by_reference=way)
     for way, name in (("never", "sent"), ("auto", "handed over")):
         yield f"the reports' job, {name}", "reports", attend(
-            _rows(425_984), segments=[1024, 5792, 32768], dilations=[1, 2, 4], by_reference=way)
+            _rows(425_984), segments=[2048, 4096, 8192], dilations=[1, 2, 4], by_reference=way)
     for tiles in (10, 10_000):
         values, place = np.random.default_rng(1).standard_normal((tiles, 1536), dtype="f4"), np.arange(tiles)
         grid = 256.0 * np.stack([place % 100, place // 100], axis=1)

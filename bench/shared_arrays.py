@@ -90,8 +90,8 @@ def measure(job, rounds, repeats, client, processes):
         for how in sorted(WAYS, reverse=turn % 2 == 0):
             before, seconds = used(processes), []
             for _ in range(repeats):
-                one, out = job.run(client, how)
-                seconds.append(one)
+                elapsed, out = job.run(client, how)
+                seconds.append(elapsed)
             after = used(processes)
             outs.append(out)
             if turn > 0:

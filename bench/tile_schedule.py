@@ -10,9 +10,9 @@ as a square at 1,024 operations a cycle, and counts its tiles at 1,600. A cell i
 import argparse
 import heapq
 
-LANES, KEYS = {64: 192, 128: 128}, 128  # of a tile of the pipelined kernel, by head dim
-OVERHEAD = 1.5  # key tiles
-CYCLES = 0.02 * 1.98e9  # of a launch
+LANES, KEYS = {64: 192, 128: 128}, 128  # query lanes (by head dim) and keys in a tile of the pipelined kernel
+OVERHEAD = 1.5  # key tiles, a guess
+CYCLES = 0.02 * 1.98e9  # a launch takes 20 ms
 
 
 def triangle(rows, lanes):
@@ -52,7 +52,7 @@ def main():
     given = parser.parse_args()
     print("| head dim | rows | one head after another | interleaved |\n| ---: | ---: | ---: | ---: |")
     for dim, lanes in LANES.items():
-        flops = 2 * lanes * 2 * dim * KEYS  # of a key tile
+        flops = 2 * lanes * 2 * dim * KEYS  # operations in a key tile
         for rows in (2048, 8192, 32_768, 131_072):
             head = triangle(rows, lanes)
             ideal = given.heads * sum(head) / given.multiprocessors

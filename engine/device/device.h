@@ -91,9 +91,8 @@ class Device {
 
   virtual absl::Status CopyOut(void* to, const void* from, int64_t bytes) = 0;
 
-  // Pins host memory: CopyIn from it and CopyOut to it then use no memory in between. Takes about
-  // as long as a copy of the bytes. Returns null if host_memory(). After an error copies work as
-  // before.
+  // Pins host memory: CopyIn from it and CopyOut to it then use no memory in between. All pages are
+  // taken. Returns null if host_memory(). After an error copies work as before.
   virtual absl::StatusOr<std::unique_ptr<HostPin>> Pin(void* memory, int64_t bytes) = 0;
 
   // to[i] = value, and to[i] = first + i.

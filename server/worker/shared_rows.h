@@ -27,8 +27,8 @@ struct MappedShard {
 using PinnedShards = KeptMemory<MappedShard>;
 
 // FAILED_PRECONDITION if this process cannot reach the memory. device: pins memory that an earlier
-// job used; a first job's pages would all have to be taken before its rows come. Pinning takes as
-// long as a copy, so that a job puts its pinned shard into `kept`.
+// job used; a first job's pages would all have to be taken before its rows come. A job puts its
+// pinned shard into `kept`.
 absl::StatusOr<std::shared_ptr<MappedShard>> MapShard(const v1::SharedMemory& offer, Device& device,
                                                       PinnedShards& kept);
 

@@ -136,6 +136,7 @@ def test_bytes_of_a_row():
     ("max_attempts", {"options": {"max_attempts": 0}}),
     ("chunk_bytes", {"options": {"chunk_bytes": 0}}),
     ("q", {"q": np.ma.masked_array(np.zeros((16, 4, 8), "f4"), mask=True)}),
+    ("sequence_lengths[1]", {"sequence_lengths": np.ma.masked_array([8, 8], [False, True])}),
     ("job_id", {"options": {"job_id": "a\ud800"}}),           # a lone surrogate
     ("q", {"q": np.zeros((16, 4, 8), [("x", "<f2")])}),
     ("q", {"q": np.zeros((16, 4, 8), "S2"), "dtype": "bfloat16"}),

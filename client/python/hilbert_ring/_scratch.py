@@ -97,7 +97,7 @@ class Scratch:
         self._folder = folder
         self._file_mode = file_mode
         self._stopped = Event()
-        self._sizes: Dict[str, int] = {}  # of files that it wrote
+        self._sizes: Dict[str, int] = {}  # by name of a written file
         self._timer: Optional[Timer] = None
 
     def path(self, name: str) -> str:

@@ -94,7 +94,7 @@ def integer(field: str, value: Any, bits: int = 64) -> int:
 def integers(field: str, values: Any) -> List[int]:
     """Returns the values of a repeated 64-bit field. values: a list, a tuple, or another sequence, as a 1-d array."""
     listed = _listed(field, values, "a list of integers")
-    if isinstance(listed, np.ndarray) and listed.ndim == 1 and listed.dtype.kind in "iu":
+    if type(listed) is np.ndarray and listed.ndim == 1 and listed.dtype.kind in "iu":  # not a masked array
         numbers: List[int] = listed.tolist()
         if np.can_cast(listed.dtype, np.int64):
             return numbers

@@ -6,7 +6,6 @@
 // - "hang": kernels never end.
 // - "fault": kernels fault, and every later call fails.
 // - "lie": kernels do no work and report success.
-// - "lazy": like "lie" after the first kernels; the time of a job is then that of its rows' ways.
 #include <cuda_runtime_api.h>
 #include <unistd.h>
 
@@ -29,11 +28,7 @@ constexpr int kBlockSharedBytes = 227 << 10;  // of compute capability 9.0
 // Slow enough to cut tests' work into launches.
 constexpr int kClockKilohertz = 20'000;
 
-// Enough for a worker's self-test.
-constexpr int kBeforeLazy = 100;
-
 std::atomic<bool> launched = false;  // a kernel with the defect
-std::atomic<int> kernels = 0;
 
 const std::string& WhatIsWrong() {
   static const std::string wrong = [] {
@@ -63,7 +58,6 @@ cudaError_t Take(void** data, size_t bytes) {
 
 bool EmulatedKernelRuns() {
   if (WhatIsWrong().empty() || WhatIsWrong() == "nopin") return true;
-  if (WhatIsWrong() == "lazy") return ++kernels <= kBeforeLazy;
   launched = true;
   return false;
 }
